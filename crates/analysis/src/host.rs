@@ -10,6 +10,8 @@ mod cpu;
 mod limits;
 mod surroundings;
 
+pub(crate) use cpu::cpus_of;
+
 use std::collections::BTreeMap;
 
 use pgassay_model::reading::Reading;

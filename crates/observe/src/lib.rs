@@ -39,7 +39,7 @@ use pgassay_pgwire::Session;
 
 pub use log_size::log_bytes;
 pub use pmu::Events;
-pub use server::{Known, childrens_ticks, processes};
+pub use server::{Known, childrens_ticks, field as status_field, processes};
 pub use waits::WaitSampler;
 pub use watch::{Choice, Observers};
 

@@ -18,6 +18,7 @@ use super::logged::Longest;
 use super::statements::Example;
 use super::what_if;
 use pgassay_text::normalise::normalise;
+use pgassay_text::quote::{quote_ident, quote_literal};
 
 /// Statements that have a plan.
 const PLANNED: &[&str] = &[
@@ -255,8 +256,8 @@ fn node(value: &Value, depth: usize) -> Node {
         kind: text("Node Type").unwrap_or_default(),
         operation: text("Operation"),
         relation: text("Relation Name").map(|name| match value["Schema"].as_str() {
-            Some(schema) => format!("{}.{}", quoted(schema), quoted(&name)),
-            None => quoted(&name),
+            Some(schema) => format!("{}.{}", quote_ident(schema), quote_ident(&name)),
+            None => quote_ident(&name),
         }),
         alias: text("Alias"),
         index: text("Index Name"),
@@ -285,20 +286,6 @@ fn clean(expression: &str) -> String {
     normalise(&expression[..end.unwrap_or(0)]).text
 }
 
-/// An identifier as SQL writes it.
-fn quoted(name: &str) -> String {
-    let fine = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-    let plain = name.chars().all(fine) && !name.starts_with(|c: char| c.is_ascii_digit());
-    match plain && !name.is_empty() {
-        true => name.to_owned(),
-        false => format!("\"{}\"", name.replace('"', "\"\"")),
-    }
-}
-
-pub(super) fn literal(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
-}
-
 fn relations(session: &mut Session, plan: &Plan) -> Option<BTreeMap<String, RelationFacts>> {
     let all = plan.root.all();
     let mut names: Vec<&str> = all
@@ -312,7 +299,7 @@ fn relations(session: &mut Session, plan: &Plan) -> Option<BTreeMap<String, Rela
     }
     let names: Vec<String> = names
         .iter()
-        .map(|name| format!("({})", literal(name)))
+        .map(|name| format!("({})", quote_literal(name)))
         .collect();
     let answer = session
         .catalog_value(&format!(
@@ -418,7 +405,7 @@ fn functions(session: &mut Session, plan: &Plan) -> Option<Called> {
     if names.is_empty() {
         return None;
     }
-    let names: Vec<String> = names.iter().map(|name| literal(name)).collect();
+    let names: Vec<String> = names.iter().map(|name| quote_literal(name)).collect();
     // With no schema in the search path, oid::regprocedure names its own.
     let found = session
         .catalog_rows(&format!(
@@ -454,11 +441,11 @@ fn leaky(session: &mut Session, plan: &mut Plan) {
         shown.map(|(_, condition)| condition.as_str())
     });
     let operators: BTreeSet<&str> = conditions.flat_map(operators).collect();
-    let operators: Vec<String> = operators.into_iter().map(literal).collect();
+    let operators: Vec<String> = operators.into_iter().map(quote_literal).collect();
     let secured = |(_, facts): &(&String, &RelationFacts)| !facts.policies.is_empty();
     let tables = plan.relations.iter().filter(secured);
     let tables: Vec<String> = tables
-        .map(|(name, _)| format!("({})", literal(name)))
+        .map(|(name, _)| format!("({})", quote_literal(name)))
         .collect();
     if operators.is_empty() || tables.is_empty() {
         return;

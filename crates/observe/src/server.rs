@@ -271,7 +271,7 @@ pub(super) fn text(
 }
 
 /// The value of a line `name:\tvalue` of /proc/PID/status.
-pub(super) fn field<'t>(status: &'t str, name: &str) -> Option<&'t str> {
+pub fn field<'t>(status: &'t str, name: &str) -> Option<&'t str> {
     let value = status.lines().find_map(|line| line.strip_prefix(name))?;
     Some(value.strip_prefix(':')?.trim())
 }

@@ -6,10 +6,9 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use pgassay_model::observed::plans::{Alternative, Node};
+use pgassay_model::observed::plans::{Alternative, DISABLE_COST, Node};
 use pgassay_pgwire::Session;
-
-use super::plans::literal;
+use pgassay_text::quote::quote_literal;
 
 /// Settings of the planner, beside those that begin with `enable_`, of which a value that is not the server's
 /// own may spoil plans.
@@ -37,8 +36,6 @@ const MOST_MEMORY_KB: u64 = 1 << 20;
 const MOST_JOINED: u64 = 13;
 /// A plan is kept from this part of the cost on.
 const KEPT: f64 = 0.9;
-/// What a node that may not be used is said to cost up to 17 (`disable_cost`).
-const DISABLED: f64 = 1e10;
 
 /// A setting of the session.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,7 +51,7 @@ pub(super) struct Setting {
 
 /// The planner's settings as the session has them; afterwards the search path is the catalogues'.
 pub(super) fn settings(session: &mut Session) -> Vec<Setting> {
-    let names: Vec<String> = PLANNER.iter().map(|name| literal(name)).collect();
+    let names: Vec<String> = PLANNER.iter().map(|name| quote_literal(name)).collect();
     let found = session.catalog_rows(&format!(
         "SELECT name, setting, boot_val, pg_catalog.current_setting(name) FROM pg_catalog.pg_settings \
          WHERE pg_catalog.left(name, 7) = 'enable_' OR name IN ({})",
@@ -139,7 +136,7 @@ pub(super) fn alternatives(
         let name = &trial.setting.name;
         let set = format!(
             "SAVEPOINT pgassay_what_if; SET LOCAL {name} = {}",
-            literal(&trial.value)
+            quote_literal(&trial.value)
         );
         if session.execute(&set).is_err() {
             // The transaction is of no more use, and the plan is there.
@@ -173,7 +170,7 @@ pub(super) fn alternatives(
 
 /// A plan's cost without what is added for nodes that may not be used.
 fn cost(root: &Node) -> f64 {
-    root.cost % DISABLED
+    root.cost % DISABLE_COST
 }
 
 /// What a plan does, node by node.

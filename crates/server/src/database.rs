@@ -1,6 +1,7 @@
 //! An empty database like another: its encoding, its locale, its sessions' settings.
 
 use pgassay_pgwire::Session;
+use pgassay_text::quote::{quote_literal, quoted_ident};
 use serde::{Deserialize, Serialize};
 
 /// What a copy's database is made with.
@@ -64,10 +65,10 @@ impl Database {
         let statement = |collate: &str, ctype: &str| {
             format!(
                 "CREATE DATABASE {} TEMPLATE template0 ENCODING {} LC_COLLATE {} LC_CTYPE {}",
-                quoted(&self.name),
-                literal(&self.encoding),
-                literal(collate),
-                literal(ctype)
+                quoted_ident(&self.name),
+                quote_literal(&self.encoding),
+                quote_literal(collate),
+                quote_literal(ctype)
             )
         };
         if let Err(error) = session.execute(&statement(&self.collate, &self.ctype)) {
@@ -92,12 +93,15 @@ impl Database {
     pub fn set(&self, session: &mut Session, restored: &mut Restored) {
         for (name, value) in &self.settings {
             // As a value: what a list's names are stays the server's to say.
-            let (name_text, value_text) = (literal(name), literal(value));
+            let (name_text, value_text) = (quote_literal(name), quote_literal(value));
             let set = format!("SELECT pg_catalog.set_config({name_text}, {value_text}, false)");
             let keep = format!(
                 "ALTER DATABASE {} SET {} FROM CURRENT",
-                quoted(&self.name),
-                name.split('.').map(quoted).collect::<Vec<_>>().join(".")
+                quoted_ident(&self.name),
+                name.split('.')
+                    .map(quoted_ident)
+                    .collect::<Vec<_>>()
+                    .join(".")
             );
             let done = session.execute(&set).and_then(|()| session.execute(&keep));
             if let Err(error) = done {
@@ -107,18 +111,5 @@ impl Database {
             }
         }
         session.execute("RESET ALL").ok();
-    }
-}
-
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-/// A text as a literal, whatever standard_conforming_strings is.
-fn literal(text: &str) -> String {
-    let text = text.replace('\'', "''");
-    match text.contains('\\') {
-        true => format!("E'{}'", text.replace('\\', "\\\\")),
-        false => format!("'{text}'"),
     }
 }

@@ -69,15 +69,9 @@ fn default_size_kb(meminfo: &str) -> Option<u64> {
 
 /// The setting `huge_page_size` in kB; none where it is 0 or not understood.
 pub fn size_kb(setting: &str) -> Option<u64> {
-    let digits = setting.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let count: u64 = digits.trim().parse().ok()?;
-    let factor = match &setting[digits.len()..] {
-        "" | "kB" => 1,
-        "MB" => 1 << 10,
-        "GB" => 1 << 20,
-        _ => return None,
-    };
-    Some(count.checked_mul(factor)?).filter(|kb| *kb > 0)
+    let plain = setting.trim().parse().ok();
+    let kb = plain.or_else(|| Some(pgassay_text::number::memory_bytes(setting)? >> 10));
+    kb.filter(|kb| *kb > 0)
 }
 
 /// Pages that shared memory of this many bytes takes, where the server does not

@@ -71,6 +71,15 @@ pub(crate) fn others_write(path: &Path, meta: &Metadata) -> bool {
     Users::of_this_machine().others_write(path, meta)
 }
 
+/// A user's name by passwd(5); none where it has no entry.
+pub fn user_name(uid: u32) -> Option<String> {
+    let users = Users::of_this_machine();
+    let mut accounts = users.accounts();
+    accounts
+        .find(|(_, id, _)| *id == uid)
+        .map(|(name, ..)| name.to_owned())
+}
+
 /// The users and groups of the machine, as far as they decide whom to trust.
 struct Users {
     caller: u32,

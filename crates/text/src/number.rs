@@ -1,4 +1,4 @@
-//! Whole numbers in words and with separators.
+//! Whole numbers in words and with separators, and amounts of memory.
 
 /// The sign of a negative figure: a minus and no hyphen.
 pub const MINUS: &str = "\u{2212}";
@@ -14,6 +14,20 @@ pub fn counted(n: impl Into<u64>, one: &str) -> String {
         1 => format!("1 {one}"),
         n => format!("{} {one}s", count(n)),
     }
+}
+
+/// Bytes of an amount of memory as PostgreSQL writes its settings: `64kB`, `128MB`; none without a unit.
+pub fn memory_bytes(setting: &str) -> Option<u64> {
+    let digits = setting.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit: u64 = match &setting[digits.len()..] {
+        "B" => 1,
+        "kB" => 1 << 10,
+        "MB" => 1 << 20,
+        "GB" => 1 << 30,
+        "TB" => 1 << 40,
+        _ => return None,
+    };
+    digits.trim().parse::<u64>().ok()?.checked_mul(unit)
 }
 
 /// A number's digits before the point in groups of three; a zero loses its sign.
@@ -50,6 +64,11 @@ mod tests {
         assert_eq!(count(1234567), "1,234,567");
         assert_eq!(grouped("-0.00"), "0.00");
         assert_eq!(grouped("-1234.5"), "−1,234.5");
+        assert_eq!(memory_bytes("64kB"), Some(65_536));
+        assert_eq!(memory_bytes("1 GB"), Some(1 << 30));
+        for none in ["", "kB", "64", "64kb", "-1MB", "99999999TB"] {
+            assert_eq!(memory_bytes(none), None, "{none}");
+        }
         assert_eq!(counted(1u32, "client"), "1 client");
         assert_eq!(counted(1000u32, "client"), "1,000 clients");
     }

@@ -61,10 +61,10 @@ pub(super) struct LastLevel {
 
 pub(super) fn processors(texts: Texts<'_>) -> Processors {
     let info = texts.get("/proc/cpuinfo").and_then(parse);
-    let allowed = texts.filled("sched_getaffinity").and_then(count);
+    let allowed = texts.filled("sched_getaffinity").and_then(cpus_of);
     let online = texts
         .filled("/sys/devices/system/cpu/online")
-        .and_then(count);
+        .and_then(cpus_of);
     let directory = "/sys/devices/system/cpu/cpu*/topology";
     let sharing = ["core_cpus_list", "thread_siblings_list"]
         .iter()
@@ -191,7 +191,7 @@ fn features(kinds: &[HashMap<String, String>]) -> Vec<String> {
 }
 
 /// How many CPUs a kernel's list names: 6 for `0-3,8,10`.
-fn count(list: &str) -> Option<u32> {
+pub(crate) fn cpus_of(list: &str) -> Option<u32> {
     let mut total: u32 = 0;
     for range in list.split(',') {
         let (start, end) = range.split_once('-').unwrap_or((range, range));

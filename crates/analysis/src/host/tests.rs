@@ -342,3 +342,17 @@ fn garbage_stays_none() {
         assert_eq!(host.last_level_cache_bytes, None, "{garbage:?}");
     }
 }
+
+#[test]
+fn lists_of_cpus_are_counted() {
+    for (list, expected) in [
+        ("0", Some(1)),
+        ("0-3,8", Some(5)),
+        ("2-1", None),
+        ("0-4294967295", None),
+        ("", None),
+        ("a", None),
+    ] {
+        assert_eq!(super::cpus_of(list), expected, "{list}");
+    }
+}

@@ -42,6 +42,9 @@ pub struct Plan {
     pub alternatives: Vec<Alternative>,
 }
 
+/// What is added to the cost of a node that a setting forbids, up to 17 (costsize.c, `disable_cost`).
+pub const DISABLE_COST: f64 = 1e10;
+
 /// A plan that a statement would have under another setting.
 #[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Alternative {

@@ -1,6 +1,7 @@
 //! What `pgassay run` varies beside clients: each combination of values is a launched server.
 
 use clap::{ArgGroup, Args as ClapArgs, ValueEnum};
+use pgassay_text::number::memory_bytes;
 
 use super::clients::CpuCounts;
 use super::kinds::OF_AXES;
@@ -99,16 +100,7 @@ impl std::str::FromStr for BufferSize {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{text}` is no size; write 128MB or 4GB");
-        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-        let number: u64 = digits.parse().map_err(|_| wrong())?;
-        let unit: u64 = match &text[digits.len()..] {
-            "kB" => 1 << 10,
-            "MB" => 1 << 20,
-            "GB" => 1 << 30,
-            "TB" => 1 << 40,
-            _ => return Err(wrong()),
-        };
-        let bytes = number.checked_mul(unit).ok_or_else(wrong)?;
+        let bytes = memory_bytes(text).ok_or_else(wrong)?;
         // The least that PostgreSQL takes: 16 blocks.
         match bytes {
             0..131_072 => Err(format!("`{text}`: the smallest shared_buffers is 128kB")),

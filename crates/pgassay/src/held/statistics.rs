@@ -17,6 +17,7 @@ use pgassay_synthetic::described::{Described, SCHEMA, Table};
 use pgassay_synthetic::tables::SyntheticData;
 use pgassay_sys::stop::Stop;
 use pgassay_text::number::{count, counted};
+use pgassay_text::quote::quoted_ident;
 
 use crate::exit::explain;
 
@@ -260,12 +261,12 @@ fn copy(
     let columns: Vec<String> = table
         .columns
         .iter()
-        .map(|column| quoted(&column.name))
+        .map(|column| quoted_ident(&column.name))
         .collect();
     let mut copy = session.copy_in(&format!(
         "COPY {}.{} ({}) FROM STDIN",
-        quoted(&table.schema),
-        quoted(&table.name),
+        quoted_ident(&table.schema),
+        quoted_ident(&table.name),
         columns.join(", ")
     ))?;
     let mut rows = synthetic.rows(at);
@@ -410,10 +411,6 @@ fn set_sequences(session: &mut Session) -> anyhow::Result<()> {
         session.execute(&statement).context("a sequence")?;
     }
     Ok(())
-}
-
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 #[cfg(test)]

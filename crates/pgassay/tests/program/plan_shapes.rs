@@ -2,7 +2,7 @@
 //! its result is worth, and its mended form has no such finding.
 
 use crate::pg_support::Server;
-use crate::statements::{HBA, finding, the, watched};
+use crate::statements::{HBA, finding, watched};
 
 const TABLES: &str = "
 CREATE TABLE sensor AS SELECT g AS id FROM generate_series(1, 60) g;
@@ -79,15 +79,26 @@ fn a_plans_shape_tells_the_cause_and_what_mends_it_is_no_finding() {
     let server = Server::start(HBA, &settings, |_| {});
     server.run(TABLES);
     server.run("VACUUM ANALYZE");
-    let spoilt: Vec<&str> = CASES.iter().map(|(_, spoilt, _)| *spoilt).collect();
-    let seen = watched(&server, &spoilt);
-    for (id, _, _) in CASES {
-        let found = the(&seen, id);
-        assert_ne!(found["confidence"], "low", "{found:#}");
+    // On a busy machine not all of them weigh enough, or are explained, in one window: those are looked at once more.
+    let mut left: Vec<&(&str, &str, &str)> = CASES.iter().collect();
+    for _ in 0..3 {
+        let spoilt: Vec<&str> = left.iter().map(|(_, spoilt, _)| *spoilt).collect();
+        let seen = watched(&server, &spoilt);
+        left.retain(|(id, _, _)| match finding(&seen, id) {
+            None => true,
+            Some(found) => {
+                assert_ne!(found["confidence"], "low", "{found:#}");
+                let remedy = found["remedy"].to_string();
+                let named = *id != "plan-by-settings" || remedy.contains("join_collapse_limit");
+                assert!(named, "{found:#}");
+                false
+            }
+        });
+        if left.is_empty() {
+            break;
+        }
     }
-    let setting = the(&seen, "plan-by-settings");
-    let remedy = setting["remedy"].to_string();
-    assert!(remedy.contains("join_collapse_limit"), "{setting:#}");
+    assert!(left.is_empty(), "not told: {left:#?}");
     let mended: Vec<&str> = CASES.iter().map(|(_, _, mended)| *mended).collect();
     let seen = watched(&server, &mended);
     for (id, _, _) in CASES {

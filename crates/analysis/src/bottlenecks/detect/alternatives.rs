@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use pgassay_model::observed::plans::{Alternative, Node, Plan};
+use pgassay_model::observed::plans::{Alternative, DISABLE_COST, Node, Plan};
+use pgassay_text::number::memory_bytes;
 
 use super::hits::{Hit, Left, Part, joined, with_plans};
 use super::plans::read_by_scans;
@@ -25,8 +26,6 @@ pub(super) const DETECTORS: &[Detector] = &[
 const CLEARLY: f64 = 2.0 / 3.0;
 /// A plan that costs less is not worth another.
 const CHEAP: f64 = 100.0;
-/// What a node that may not be used is said to cost up to 17 (`disable_cost`).
-const DISABLED: f64 = 1e10;
 /// The setting that bounds the memory of a node.
 const MEMORY: &str = "work_mem";
 
@@ -65,7 +64,10 @@ fn hit<'s>(
     plan: &Plan,
     other: &Alternative,
 ) -> Option<Hit<'s>> {
-    let (from, to) = (plan.root.cost % DISABLED, other.root.cost % DISABLED);
+    let (from, to) = (
+        plan.root.cost % DISABLE_COST,
+        other.root.cost % DISABLE_COST,
+    );
     let ratio = to / from.max(f64::MIN_POSITIVE);
     if from < CHEAP || ratio > CLEARLY {
         return None;
@@ -96,7 +98,7 @@ fn hit<'s>(
             (false, true) => Confidence::Medium,
             _ => Confidence::Low,
         };
-        step = more_memory(run, bytes(&other.tried)?);
+        step = more_memory(run, memory_bytes(&other.tried)? as f64);
     } else {
         // Whole reads that the other plan does not have, and that were counted.
         let whole = gone
@@ -156,17 +158,6 @@ fn hashes(root: &Node) -> bool {
         .any(|(parent, node)| parent.hashes(node))
 }
 
-/// Bytes of a memory setting as we write it.
-fn bytes(setting: &str) -> Option<f64> {
-    let (number, unit) = setting.split_at(setting.find(|c: char| !c.is_ascii_digit())?);
-    let unit = match unit {
-        "kB" => 1024.0,
-        "MB" => 1_048_576.0,
-        _ => return None,
-    };
-    Some(number.parse::<f64>().ok()? * unit)
-}
-
 /// Nodes that are named on either side.
 const NAMED: usize = 3;
 
@@ -204,7 +195,7 @@ fn nodes(root: &Node) -> BTreeMap<String, (u32, f64)> {
         let entry = named.entry(name).or_default();
         entry.0 += 1;
         let scans = f64::from(u8::from(node.relation.is_some()));
-        entry.1 = entry.1.max(node.cost % DISABLED + scans * DISABLED);
+        entry.1 = entry.1.max(node.cost % DISABLE_COST + scans * DISABLE_COST);
     }
     named
 }
@@ -302,8 +293,8 @@ mod tests {
         assert!(!has(9000.0, 7000.0));
         assert!(!has(50.0, 1.0));
         // What a forbidden node is said to cost does not count.
-        assert!(!has(DISABLED + 9000.0, 8500.0));
-        assert!(has(DISABLED + 9000.0, 850.0));
+        assert!(!has(DISABLE_COST + 9000.0, 8500.0));
+        assert!(has(DISABLE_COST + 9000.0, 850.0));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::bottlenecks::fact_view::FactView;
 use crate::bottlenecks::finding::{
     Confidence, Judged, Observation, Severity, could_not_see, passed,
 };
+use crate::host::cpus_of;
 
 pub(super) const DETECTORS: &[Detector] = &[
     facts("traced", traced),
@@ -96,15 +97,6 @@ fn niced(seen: &FactView) -> Judged {
     found.found()
 }
 
-/// How many CPUs a list like `0-3,8` has.
-fn counted(list: &str) -> Option<u32> {
-    list.trim().split(',').try_fold(0, |sum: u32, range| {
-        let (from, to) = range.split_once('-').unwrap_or((range, range));
-        let (from, to): (u32, u32) = (from.parse().ok()?, to.parse().ok()?);
-        Some(sum + to.checked_sub(from)? + 1)
-    })
-}
-
 fn affinity(seen: &FactView) -> Judged {
     let status = seen.process("status")?;
     seen.runs_by_itself()?;
@@ -113,10 +105,10 @@ fn affinity(seen: &FactView) -> Judged {
         .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))
         .map(str::trim);
     let online = seen.text("/sys/devices/system/cpu/online")?;
-    let (Some(list), Some(all)) = (allowed, counted(online)) else {
+    let (Some(list), Some(all)) = (allowed, cpus_of(online)) else {
         return could_not_see("the CPUs that the server may run on are unavailable");
     };
-    let Some(own) = counted(list) else {
+    let Some(own) = cpus_of(list) else {
         return could_not_see(format!("the CPUs {list} can't be read"));
     };
     let saw = format!("the server may run on {own} of {all} CPUs ({list})");
@@ -127,13 +119,13 @@ fn affinity(seen: &FactView) -> Judged {
     let mut sets = seen
         .texts("/sys/fs/cgroup", "cpuset.cpus.effective")?
         .chain(seen.texts("/sys/fs/cgroup", "cpuset.effective_cpus")?);
-    if let Some((file, _)) = sets.find(|(_, cpus)| counted(cpus) == Some(own)) {
+    if let Some((file, _)) = sets.find(|(_, cpus)| cpus_of(cpus) == Some(own)) {
         return passed(format!("{saw}, which its control group has ({file})"));
     }
     let isolated = seen
         .text("/sys/devices/system/cpu/isolated")
         .unwrap_or_default();
-    if counted(isolated).is_some_and(|isolated| own >= all.saturating_sub(isolated)) {
+    if cpus_of(isolated).is_some_and(|isolated| own >= all.saturating_sub(isolated)) {
         return passed(format!(
             "{saw}; the kernel keeps {isolated} apart (isolcpus)"
         ));
@@ -227,22 +219,4 @@ fn preloaded(seen: &FactView) -> Judged {
         );
     }
     found.found()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::counted;
-
-    #[test]
-    fn lists_of_cpus_are_counted() {
-        for (list, expected) in [
-            ("0", Some(1)),
-            ("0-3,8", Some(5)),
-            ("2-1", None),
-            ("", None),
-            ("a", None),
-        ] {
-            assert_eq!(counted(list), expected, "{list}");
-        }
-    }
 }

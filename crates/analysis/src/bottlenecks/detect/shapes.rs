@@ -169,17 +169,6 @@ pub(super) fn is_served(facts: &RelationFacts, columns: &[&str]) -> bool {
     })
 }
 
-/// A name as SQL writes it.
-pub(super) fn quoted(name: &str) -> String {
-    let plain = name
-        .chars()
-        .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    match plain {
-        true => name.to_owned(),
-        false => format!("\"{}\"", name.replace('"', "\"\"")),
-    }
-}
-
 /// Rows below which a subquery for each of them is no burden, if all together cost little.
 const FEW_DRIVING: f64 = 1000.0;
 /// A row that an anti-join finds by an index costs about so much, in the planner's units.

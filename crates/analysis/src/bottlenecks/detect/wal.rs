@@ -1,5 +1,7 @@
 //! WAL, checkpoints, durability: what costs, and what makes a measurement lie.
 
+use pgassay_text::number::memory_bytes;
+
 use super::waiting::waiting;
 use super::{Detector, facts, high_if, percent, run, shown, tenths};
 use crate::bottlenecks::evidence::Evidence;
@@ -165,19 +167,6 @@ fn for_room(kind: &str, event: &str) -> bool {
     lock || (kind == "IO" && event == "walwrite")
 }
 
-/// Bytes of a value as SHOW prints it.
-fn parsed(value: &str) -> Option<u64> {
-    let digits = value.chars().take_while(char::is_ascii_digit).count();
-    let number: u64 = value[..digits].parse().ok()?;
-    let unit = match value[digits..].trim() {
-        "kB" => 1 << 10,
-        "MB" => 1 << 20,
-        "GB" => 1 << 30,
-        _ => return None,
-    };
-    number.checked_mul(unit)
-}
-
 fn wal_buffers_in_a_run(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let wal = &run.observed?.counters.as_ref()?.wal;
@@ -201,7 +190,9 @@ fn wal_buffers_in_a_run(evidence: &Evidence) -> Option<Observation> {
     );
     let (value, source) = evidence.value_and_source("wal_buffers").unzip();
     let by_hand = source.is_some_and(|source| !matches!(source, "default" | "override"));
-    let small = value.and_then(parsed).is_some_and(|bytes| bytes < 1 << 20);
+    let small = value
+        .and_then(memory_bytes)
+        .is_some_and(|bytes| bytes < 1 << 20);
     let seen = waiting(evidence, &run, (share, saw), for_room)
         .expects(
             part,

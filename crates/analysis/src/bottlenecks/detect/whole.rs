@@ -2,12 +2,13 @@
 //! order that no index has.
 
 use pgassay_model::observed::plans::Node;
+use pgassay_text::quote::quote_ident;
 
 use super::conditions::{Compared, compared, conjuncts};
 use super::hits::Left;
 use super::late::{read, source};
 use super::plans::{FEW_ROWS, SELECTIVE, by_index};
-use super::shapes::{At, Shown, advice, column, is_served, quoted};
+use super::shapes::{At, Shown, advice, column, is_served};
 use crate::bottlenecks::finding::{Confidence, StepKind};
 
 /// Whether an aggregate has no values but the smallest or the largest: the words that it calls.
@@ -75,7 +76,7 @@ pub(super) fn distinct(at: &At) -> Option<Shown> {
     let mut steps = vec![advice(format!(
         "go from the keys: SELECT … FROM keys k CROSS JOIN LATERAL (SELECT … FROM {table} t WHERE t.{key} = k.{key} ORDER BY … \
          LIMIT 1) l, with a table that has one row for each {key}, or the next key found by a recursive query (loose index scan)",
-        key = quoted(key)
+        key = quote_ident(key)
     ))];
     if !is_served(facts, &[key]) {
         let further = node
@@ -90,7 +91,7 @@ pub(super) fn distinct(at: &At) -> Option<Shown> {
             .map(|(name, k)| {
                 format!(
                     ", {}{}",
-                    quoted(name),
+                    quote_ident(name),
                     if k.contains(" DESC") { " DESC" } else { "" }
                 )
             })
@@ -99,7 +100,7 @@ pub(super) fn distinct(at: &At) -> Option<Shown> {
             StepKind::Sql,
             format!(
                 "CREATE INDEX CONCURRENTLY ON {table} ({}{further});   -- which it needs",
-                quoted(key)
+                quote_ident(key)
             ),
         ));
     }
@@ -232,7 +233,7 @@ pub(super) fn sort(at: &At) -> Option<Shown> {
         }
         let name = column(expression, facts)?;
         names.push(name.to_owned());
-        columns.push(format!("{}{}", quoted(name), &key[expression.len()..]));
+        columns.push(format!("{}{}", quote_ident(name), &key[expression.len()..]));
     }
     let served = is_served(facts, &names.iter().map(String::as_str).collect::<Vec<_>>());
     if served {

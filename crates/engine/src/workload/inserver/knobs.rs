@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use pgassay_model::Failure;
 use pgassay_model::primitives::Company;
+use pgassay_text::quote::quote_literal;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -171,7 +172,7 @@ impl Statement {
     pub(super) fn creation(&self) -> String {
         format!(
             "SELECT {SCHEMA}.plpgsql_loop_create({}, {})",
-            literal(&self.sql),
+            quote_literal(&self.sql),
             self.types()
         )
     }
@@ -186,21 +187,12 @@ impl Statement {
         } else {
             call.arguments = format!(
                 ", query => {}, types => {}, lows => {}, highs => {}",
-                literal(&self.sql),
+                quote_literal(&self.sql),
                 self.types(),
                 self.lows(),
                 self.highs()
             );
         }
-    }
-}
-
-/// A string constant, whatever `standard_conforming_strings` says.
-fn literal(text: &str) -> String {
-    let quoted = text.replace('\'', "''");
-    match quoted.contains('\\') {
-        true => format!("E'{}'", quoted.replace('\\', "\\\\")),
-        false => format!("'{quoted}'"),
     }
 }
 

@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 
 use pgassay_pgwire::Session;
+use pgassay_text::quote::quote_literal;
 use pgassay_text::sql;
-
-use super::literal;
 
 /// PostgreSQL's own volatile functions that change nothing.
 const HARMLESS: &[&str] = &[
@@ -37,15 +36,18 @@ pub(super) fn volatile<'a>(
     }
     // What a bare name is looked for in, before the question has a search_path of its own.
     let path = session.value("SELECT pg_catalog.current_schemas(true)")?;
-    let path = literal(&path.unwrap_or_default());
+    let path = quote_literal(&path.unwrap_or_default());
     let rows: Vec<String> = calls
         .iter()
         .map(|call| {
-            let schema = call.schema.as_deref().map_or("NULL".to_owned(), literal);
-            format!("({schema}, {})", literal(&call.name))
+            let schema = call
+                .schema
+                .as_deref()
+                .map_or("NULL".to_owned(), quote_literal);
+            format!("({schema}, {})", quote_literal(&call.name))
         })
         .collect();
-    let harmless: Vec<String> = HARMLESS.iter().map(|name| literal(name)).collect();
+    let harmless: Vec<String> = HARMLESS.iter().map(|name| quote_literal(name)).collect();
     Ok(session.catalog_value(&format!(
         "SELECT p.oid::regprocedure::text FROM (VALUES {}) c (schema, name) \
          JOIN pg_proc p ON p.proname = c.name \

@@ -125,16 +125,6 @@ pub fn statement(variant: &ScatteredVariant, own: Option<&OwnReads>, value: u32)
     filled.join(relation.map_or(RELATION, String::as_str))
 }
 
-/// A text as SQL writes it.
-fn literal(text: &str) -> String {
-    // Without backslashes a literal ends at its quote, whatever standard_conforming_strings says.
-    let quoted = text.replace('\\', "\\\\").replace('\'', "''");
-    match text.contains('\\') {
-        true => format!("E'{quoted}'"),
-        false => format!("'{quoted}'"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,11 +152,5 @@ mod tests {
         );
         let ours = &variants(&Choice::default())[0];
         assert!(statement(ours, None, 7).ends_with("m = 7"));
-    }
-
-    #[test]
-    fn literals_end_at_their_quote() {
-        assert_eq!(literal("it's"), "'it''s'");
-        assert_eq!(literal("a\\'b"), "E'a\\\\''b'");
     }
 }

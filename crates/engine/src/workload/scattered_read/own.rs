@@ -4,10 +4,11 @@
 use pgassay_model::Failure;
 use pgassay_model::scattered::OwnReads;
 use pgassay_pgwire::{QueryError, Session};
+use pgassay_text::quote::{quote_literal, quoted_ident};
 use serde_json::Value;
 
 use super::super::setup;
-use super::{calls, literal, ways};
+use super::{calls, ways};
 
 /// The smallest relation of which a tenth shows anything, in blocks.
 const FEWEST_BLOCKS: u64 = 100;
@@ -35,7 +36,7 @@ pub struct Found {
 /// # Errors
 /// Where there is none, or it is of another kind, with what to do instead.
 pub fn relation(session: &mut Session, name: &str) -> anyhow::Result<Found> {
-    let literal = literal(name);
+    let literal = quote_literal(name);
     // A name that is no name at all is an error of to_regclass before version 16, and a null from then on.
     let oid = match session.value(&format!(
         "SELECT pg_catalog.to_regclass({literal})::pg_catalog.oid"
@@ -256,7 +257,7 @@ pub fn query(session: &mut Session, text: &str) -> anyhow::Result<Found> {
     for name in &seen.relations {
         let oid = session.value(&format!(
             "SELECT pg_catalog.to_regclass({})::pg_catalog.oid",
-            literal(name)
+            quote_literal(name)
         ))?;
         oids.extend(oid);
     }
@@ -412,7 +413,7 @@ impl Seen {
             Value::Object(fields) => {
                 let text = |name: &str| fields.get(name).and_then(Value::as_str);
                 if let (Some(schema), Some(name)) = (text("Schema"), text("Relation Name")) {
-                    let full = format!("{}.{}", identifier(schema), identifier(name));
+                    let full = format!("{}.{}", quoted_ident(schema), quoted_ident(name));
                     if !self.relations.contains(&full) {
                         self.relations.push(full);
                     }
@@ -435,10 +436,6 @@ impl Seen {
             _ => {}
         }
     }
-}
-
-fn identifier(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@ use std::{fs, thread};
 
 use pgassay_model::facts;
 use pgassay_model::reading::Reading;
+use pgassay_observe::status_field as field;
+use pgassay_sys::trust::user_name;
 
 /// Mappings smaller than this are not the server's main shared memory.
 const SHARED_AT_LEAST_KB: u64 = 1024;
@@ -82,27 +84,13 @@ fn tracers(processes: &[u32]) -> Reading {
     }
 }
 
-/// The value of a line `NAME: VALUE …` of /proc/PID/status (proc_pid_status(5)), its first word.
-fn field<'t>(status: &'t str, name: &str) -> Option<&'t str> {
-    let mut lines = status.lines();
-    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-    value.split_whitespace().next()
-}
-
 /// A process' name and its user's, `?` where it has gone.
 fn who(pid: u32) -> (String, String) {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let name = field(&status, "Name").unwrap_or("?").to_owned();
-    let Some(uid) = field(&status, "Uid") else {
-        return (name, "?".to_owned());
-    };
-    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let user = users.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let (user, _, of) = (fields.next()?, fields.next()?, fields.next()?);
-        (of == uid).then(|| user.to_owned())
-    });
-    (name, user.unwrap_or_else(|| format!("uid {uid}")))
+    let uid = field(&status, "Uid").and_then(|ids| ids.split_whitespace().next()?.parse().ok());
+    let user = uid.map(|uid| user_name(uid).unwrap_or_else(|| format!("uid {uid}")));
+    (name, user.unwrap_or_else(|| "?".to_owned()))
 }
 
 /// How the kernel schedules the server's first process, and so all others: lines `nice N`, `policy N` (proc_pid_stat(5),

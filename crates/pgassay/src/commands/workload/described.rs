@@ -6,6 +6,7 @@ use pgassay_model::Failure;
 use pgassay_pgwire::{QueryError, Session};
 use pgassay_synthetic::described::{Column, Described, Foreign, Point, SCHEMA, Table};
 use pgassay_sys::stop::Stop;
+use pgassay_text::quote::quote_literal;
 
 /// Bytes out of line beyond which it is said that they are not made.
 const OUT_OF_LINE: u64 = 1 << 20;
@@ -305,7 +306,7 @@ fn points(
 ) -> Result<Vec<Point>, QueryError> {
     session.execute("SAVEPOINT pgassay_points")?;
     let of = |(schema, table, column): &Name| {
-        let at = [schema, table, column].map(|name| literal(name));
+        let at = [schema, table, column].map(|name| quote_literal(name));
         format!(
             "FROM pg_stats WHERE schemaname = {} AND tablename = {} AND attname = {} AND inherited = EXISTS \
              (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
@@ -377,12 +378,7 @@ fn alphabet(session: &mut Session, read: &Read, points: &[Point]) -> Result<Stri
         .map_or_else(String::new, |collation| format!(" COLLATE {collation}"));
     let sorted = session.value(&format!(
         "SELECT string_agg(c, '' ORDER BY c{collate}) FROM pg_catalog.unnest(string_to_array({}, NULL)) AS c",
-        literal(&letters)
+        quote_literal(&letters)
     ))?;
     Ok(sorted.unwrap_or(letters))
-}
-
-/// A text as a literal; standard_conforming_strings is on.
-fn literal(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pgassay_pgwire::{QueryError, Session};
 use pgassay_statements::draw::{Column, Table};
+use pgassay_text::quote::{quote_literal, quoted_ident};
 
 /// Rows that are looked for, over those that are kept: a sample by blocks has neighbours.
 const MORE: f64 = 5.0;
@@ -21,7 +22,7 @@ pub(super) fn read(
     samples: u32,
     seed: u64,
 ) -> Result<Table, String> {
-    let name = format!("{}.{}", quoted(schema), quoted(table));
+    let name = format!("{}.{}", quoted_ident(schema), quoted_ident(table));
     let read = asked(session, &name, (schema, table), columns, samples, seed);
     if read.is_err() {
         let _ = session.execute("ROLLBACK");
@@ -46,7 +47,7 @@ fn asked(
     )?;
     let rows = session.value(&format!(
         "SELECT greatest(reltuples, 0) FROM pg_class WHERE oid = {}::regclass",
-        literal(name)
+        quote_literal(name)
     ))?;
     let rows: f64 = rows.and_then(|rows| rows.parse().ok()).unwrap_or(0.0);
     let about = session.rows(&format!(
@@ -55,9 +56,9 @@ fn asked(
          FROM pg_attribute a LEFT JOIN pg_stats s ON s.schemaname = {} AND s.tablename = {} AND s.attname = a.attname \
          AND NOT s.inherited \
          WHERE a.attrelid = {}::regclass AND a.attnum > 0 AND NOT a.attisdropped",
-        literal(schema),
-        literal(table),
-        literal(name)
+        quote_literal(schema),
+        quote_literal(table),
+        quote_literal(name)
     ))?;
     let mut found: BTreeMap<String, Column> = BTreeMap::new();
     for row in about.rows {
@@ -84,7 +85,7 @@ fn asked(
     let unique = session.rows(&format!(
         "SELECT to_json(array_agg(a.attname)) FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid \
          AND a.attnum = ANY (i.indkey) WHERE i.indrelid = {}::regclass AND i.indisunique GROUP BY i.indexrelid",
-        literal(name)
+        quote_literal(name)
     ))?;
     let unique = unique.rows.into_iter().flatten().flatten();
     let unique = unique
@@ -95,7 +96,7 @@ fn asked(
         false => {
             let texts: Vec<String> = found
                 .keys()
-                .map(|column| format!("left({}::text, {LONGEST})", quoted(column)))
+                .map(|column| format!("left({}::text, {LONGEST})", quoted_ident(column)))
                 .collect();
             let percent = (100.0 * MORE * f64::from(samples) / rows.max(1.0)).clamp(0.0001, 100.0);
             let seeded = seed % 1_000_000;
@@ -114,18 +115,4 @@ fn asked(
         unique,
         sample,
     })
-}
-
-/// An identifier in quotes.
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-/// A text as a literal, whatever standard_conforming_strings is.
-fn literal(text: &str) -> String {
-    let text = text.replace('\'', "''");
-    match text.contains('\\') {
-        true => format!("E'{}'", text.replace('\\', "\\\\")),
-        false => format!("'{text}'"),
-    }
 }

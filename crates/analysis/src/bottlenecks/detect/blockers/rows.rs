@@ -4,7 +4,7 @@ use pgassay_model::observed::blockers::Holder;
 
 use super::super::tenths;
 use super::queue::{NOTABLE, Queue, from};
-use super::transactions::is_thinking;
+use super::transactions::with_thinking;
 use super::{is_told, wants_the_first};
 use crate::bottlenecks::evidence::Evidence;
 use crate::bottlenecks::finding::Observation;
@@ -23,14 +23,13 @@ pub(super) fn same_rows(evidence: &Evidence) -> Option<Observation> {
     }
     let of_row = |h: &Holder| matches!(h.awaited.as_str(), "tuple" | "transactionid");
     let holder = queue.first(|h| of_row(h) && !h.is_link())?;
-    let thinking = queue.part(|h| of_row(h) && is_thinking(h));
     let saw = format!(
         "Sessions queue for the same rows: {} of {}.",
         tenths(rows),
         run.whole()
     );
-    let mut seen = queue.seen_at(evidence, &run, (rows, saw), of_rows);
-    seen = seen.seen(match holder.is_idle() {
+    let seen = queue.seen_at(evidence, &run, (rows, saw), of_rows);
+    let seen = seen.seen(match holder.is_idle() {
         true => format!("who holds them has last sent: {}", holder.statement),
         false if holder.waits_at.is_empty() => {
             format!("who holds them executes: {}", holder.statement)
@@ -40,17 +39,13 @@ pub(super) fn same_rows(evidence: &Evidence) -> Option<Observation> {
             holder.waits_at, holder.statement
         ),
     });
-    if thinking >= 0.3 {
-        seen = seen
-            .seen(format!(
-                "in {} of what was seen the holder waited for its client's next statement",
-                tenths(thinking)
-            ))
-            .advice(
-                "send the statements of the transaction together, or in a function: the row is held for each \
-                 round trip between its change and the commit",
-            );
-    }
+    let seen = with_thinking(
+        seen,
+        &queue,
+        of_row,
+        "send the statements of the transaction together, or in a function: the row is held for each round trip between its \
+         change and the commit",
+    );
     Some(seen.advice(
         "spread the change over several rows and add them up when reading, or let one session apply queued \
          changes; change the row last in the transaction",

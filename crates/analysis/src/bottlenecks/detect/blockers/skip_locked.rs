@@ -5,15 +5,13 @@ use super::super::waiting::waiting;
 use super::super::waits::who;
 use super::queue::{NOTABLE, Queue};
 use super::rows::of_rows;
-use super::transactions::is_thinking;
+use super::transactions::with_thinking;
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Confidence, Observation, Severity};
 use crate::observed::statements::StatementTime;
 
 /// The part of the time in the queue for rows that such statements must have.
 const MOSTLY: f64 = 0.5;
-/// The part of what was seen in which the holder waits for its client, from which on that is said.
-const THINKS: f64 = 0.3;
 
 /// Whether a statement takes the first rows of an order and locks them, without passing over locked ones.
 fn takes_the_first(text: &str) -> bool {
@@ -82,20 +80,12 @@ pub(super) fn queued(evidence: &Evidence) -> Option<Observation> {
              in: {}",
             statement.named()
         ));
-    let thinks = Queue::of(&run).map_or(0.0, |queue| queue.part(is_thinking));
-    let seen = match thinks >= THINKS {
-        false => seen,
-        true => seen
-            .seen(format!(
-                "in {} of what was seen the holder waited for its client's next statement",
-                tenths(thinks)
-            ))
-            .advice(
-                "mark the row as taken and commit, and do the work after that: no row is locked for as long as the work \
-                 takes (what a worker that dies has marked must be given back)",
-            ),
-    };
-    Some(seen)
+    let advice = "mark the row as taken and commit, and do the work after that: no row is locked for as long as the work takes (what a \
+                  worker that dies has marked must be given back)";
+    Some(match Queue::of(&run) {
+        Some(queue) => with_thinking(seen, &queue, |_| true, advice),
+        None => seen,
+    })
 }
 
 #[cfg(test)]

@@ -17,8 +17,31 @@ fn is_forgotten(holder: &Holder) -> bool {
 }
 
 /// Idle for a moment, while its client thinks.
-pub(super) fn is_thinking(holder: &Holder) -> bool {
+fn is_thinking(holder: &Holder) -> bool {
     holder.is_idle() && !is_forgotten(holder)
+}
+
+/// From which part of what was seen on it is said that the holder waits for its client.
+const THINKS: f64 = 0.3;
+
+/// The part of what was seen of such holders in which they waited for their client's next statement, and what to do
+/// about it; as it is where that is little.
+pub(super) fn with_thinking(
+    seen: Observation,
+    queue: &Queue,
+    of: impl Fn(&Holder) -> bool,
+    advice: &str,
+) -> Observation {
+    let part = queue.part(|holder| of(holder) && is_thinking(holder));
+    match part >= THINKS {
+        false => seen,
+        true => seen
+            .seen(format!(
+                "in {} of what was seen the holder waited for its client's next statement",
+                tenths(part)
+            ))
+            .advice(advice),
+    }
 }
 
 fn is_prepared(holder: &Holder) -> bool {
