@@ -155,6 +155,9 @@ pub fn summarise(texts: &BTreeMap<String, Reading>) -> HostSummary {
     let nodes = texts
         .sources("/sys/devices/system/node/node", "/cpulist")
         .count();
+    let memory_bytes = meminfo.as_ref().map(|m| m.mem_total);
+    // A limit that memory does not reach limits nothing.
+    let limit = limits::memory(texts).filter(|limit| memory_bytes.is_none_or(|all| *limit < all));
     HostSummary {
         architecture,
         cpu_model: processors.model,
@@ -166,8 +169,8 @@ pub fn summarise(texts: &BTreeMap<String, Reading>) -> HostSummary {
         cpu_features: processors.features,
         last_level_cache_bytes: caches.map(|caches| caches.one),
         last_level_cache_total_bytes: caches.map(|caches| caches.all),
-        memory_bytes: meminfo.as_ref().map(|m| m.mem_total),
-        memory_limit_bytes: limits::memory(texts),
+        memory_bytes,
+        memory_limit_bytes: limit,
         cpu_quota: limits::cpu_quota(texts),
         page_size_bytes: texts
             .get("getconf PAGESIZE")

@@ -261,6 +261,17 @@ fn version_1_limits_and_the_strictest_level() {
 }
 
 #[test]
+fn a_limit_beyond_the_memory_is_none() {
+    let host = summarise(&recorded(&[
+        ("/proc/meminfo", "MemTotal: 4194304 kB\n"),
+        ("/sys/fs/cgroup/memory.max", "8589934592"),
+    ]));
+    assert_eq!(host.memory_bytes, Some(4 << 30));
+    assert_eq!(host.memory_limit_bytes, None);
+    assert_eq!(host.usable_memory_bytes(), Some(4 << 30));
+}
+
+#[test]
 fn two_sockets_with_caches_of_their_own() {
     let host = summarise(&recorded(&[
         (

@@ -305,10 +305,7 @@ fn open(
     }
     let around = Surroundings {
         common,
-        memory_bytes: host
-            .memory_limit_bytes
-            .or(host.memory_bytes)
-            .unwrap_or(1 << 30),
+        memory_bytes: host.usable_memory_bytes().unwrap_or(1 << 30),
         connections: clients
             .saturating_add(request.workload.idle)
             .saturating_add(BESIDE),

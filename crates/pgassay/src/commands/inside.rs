@@ -86,7 +86,7 @@ pub fn run(
 
     let progress = Progress::new(terminal, 100);
     progress.say("making and starting a throw-away PostgreSQL");
-    let memory = machine.memory_limit_bytes.or(machine.memory_bytes);
+    let memory = machine.usable_memory_bytes();
     let opened = Subject::open(
         &spec,
         &target.with_defaults(&inserver::settings()),

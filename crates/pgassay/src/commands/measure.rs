@@ -383,7 +383,7 @@ fn open(
         true => "making and starting a throw-away PostgreSQL",
         false => "connecting",
     });
-    let memory = machine.memory_limit_bytes.or(machine.memory_bytes);
+    let memory = machine.usable_memory_bytes();
     let connections = clients
         .saturating_add(request.workload.idle)
         .saturating_add(BESIDE);

@@ -52,10 +52,7 @@ pub fn surroundings(args: &BisectArgs, clients: u32, dump: Option<Arc<Held>>) ->
             dump,
             ..TargetArgs::default()
         },
-        memory_bytes: machine
-            .memory_limit_bytes
-            .or(machine.memory_bytes)
-            .unwrap_or(1 << 30),
+        memory_bytes: machine.usable_memory_bytes().unwrap_or(1 << 30),
         connections: clients.saturating_add(BESIDE),
     }
 }

@@ -72,7 +72,7 @@ pub fn run(
     quiet::look(args.measure.wait_quiet, terminal, stop)?;
     let machine = pgassay_analysis::host::summarise(&host::facts(None));
     let cpus = machine.cpus.unwrap_or(1);
-    let memory = machine.memory_limit_bytes.or(machine.memory_bytes);
+    let memory = machine.usable_memory_bytes();
     let defaults = settings(&config, memory.unwrap_or(1 << 30));
     let loaders = config.threads.max(cpus).min(config.tables);
     let mut subject = open(

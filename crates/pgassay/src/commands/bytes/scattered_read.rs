@@ -78,7 +78,7 @@ pub fn run(
     let root = rundir::root(global.runs.as_deref())?;
     quiet::look(args.measure.wait_quiet, terminal, stop)?;
     let machine = pgassay_analysis::host::summarise(&host::facts(None));
-    let memory = machine.memory_limit_bytes.or(machine.memory_bytes);
+    let memory = machine.usable_memory_bytes();
     let bytes = match planned {
         Some((scattered, _)) => scattered.rows * BLOCK,
         None => args

@@ -35,7 +35,7 @@ pub struct Scattered {
 impl Scattered {
     /// In a table of that size.
     pub fn new(size: Option<u64>, machine: &HostSummary, variant: ScatteredVariant) -> Self {
-        let memory = machine.memory_limit_bytes.or(machine.memory_bytes);
+        let memory = machine.usable_memory_bytes();
         let bytes = size.unwrap_or(DEFAULT_BYTES.min(memory.unwrap_or(1 << 30) / 8));
         let rows = (bytes / BLOCK).max(FEWEST_BLOCKS);
         Self {
@@ -73,7 +73,7 @@ pub fn pgio_plan(config: &Config) -> PgioPlan {
 
 /// What keeps other work out of its figures.
 pub fn pgio_settings(config: &Config, machine: &HostSummary) -> Vec<(&'static str, String)> {
-    let memory = machine.memory_limit_bytes.or(machine.memory_bytes);
+    let memory = machine.usable_memory_bytes();
     run_pgio::settings(config, memory.unwrap_or(1 << 30))
 }
 

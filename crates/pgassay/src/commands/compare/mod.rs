@@ -264,10 +264,7 @@ fn measured(
             outside,
             ..TargetArgs::default()
         },
-        memory_bytes: machine
-            .memory_limit_bytes
-            .or(machine.memory_bytes)
-            .unwrap_or(1 << 30),
+        memory_bytes: machine.usable_memory_bytes().unwrap_or(1 << 30),
         connections: counts
             .iter()
             .max()
