@@ -29,4 +29,5 @@ pub mod segment;
 pub mod sequence;
 #[cfg(target_arch = "x86_64")]
 pub mod session;
+pub mod timed;
 pub mod walls;

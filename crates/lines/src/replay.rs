@@ -18,7 +18,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::recording::Kind;
 use crate::sequence::Sequence;
+use crate::timed::Timed;
 
 /// Sessions at most.
 pub const MOST: usize = 1024;
@@ -27,9 +29,13 @@ const WARMING: usize = 2;
 /// Counted transactions of all sessions together, at least.
 const COUNTED: usize = 64;
 /// Repetitions behind an interval.
-const REPETITIONS: u64 = 5;
+pub(crate) const REPETITIONS: u64 = 5;
 /// Student's t at 97.5 % for four degrees of freedom.
 const T: f64 = 2.776;
+/// Recorded transactions of which it can't be said yet that one alone uses a line.
+const FEW: usize = 4;
+/// Instructions from a read to the write that it is for: a loop around compare-and-swap.
+const SOON: u64 = 32;
 /// Lines named at each number of sessions.
 const NAMED: usize = 8;
 
@@ -44,6 +50,9 @@ pub struct Transfers {
     pub lines: Vec<LineTransfers>,
     /// Single lines by how often they go to another owner, the most first.
     pub owners: Vec<LineOwners>,
+    /// What the sessions get through in time; only where a processor was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timed: Option<Timed>,
 }
 
 /// A mean with its interval of 95 %, of repetitions with different interleavings.
@@ -58,7 +67,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    fn of(values: &[f64]) -> Self {
+    pub(crate) fn of(values: &[f64]) -> Self {
         let n = values.len().max(1) as f64;
         let mean = values.iter().sum::<f64>() / n;
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
@@ -95,15 +104,30 @@ pub struct LineOwners {
 
 /// A step of a transaction that may need a line.
 #[derive(Debug, Clone, Copy)]
-struct Touch {
+pub(crate) struct Touch {
     /// Instructions since the one before.
     after: u64,
     /// The line, where it is the same for all sessions; else the address in the recorded session.
     address: u64,
     /// Distance to the same part of the next session, and of how many there are.
     own: Option<(u64, u64, u64)>,
-    writes: bool,
-    name: u32,
+    pub(crate) writes: bool,
+    pub(crate) atomic: bool,
+    /// On a line that one of the recorded transactions alone uses.
+    pub(crate) cold: bool,
+    /// Soon followed by a write to the line: processors fetch it for that at once.
+    pub(crate) claims: bool,
+    pub(crate) name: u32,
+}
+
+impl Touch {
+    /// The address that a session uses.
+    pub(crate) fn of(&self, session: usize) -> u64 {
+        match self.own {
+            Some((start, stride, of)) => start + (session as u64 % of) * stride,
+            None => self.address,
+        }
+    }
 }
 
 /// Recorded transactions, made ready to be replayed.
@@ -150,6 +174,9 @@ impl Replay {
                                 (start + (address - one.address), stride, of)
                             }),
                             writes: one.kind.owns(),
+                            atomic: one.kind == Kind::Atomic,
+                            cold: false,
+                            claims: false,
                             name: index,
                         });
                         before = one.step;
@@ -167,6 +194,8 @@ impl Replay {
                 replay.transactions.push(touches);
             }
         }
+        replay.mark_cold();
+        replay.mark_claims();
         replay.names = vec![String::new(); names.len()];
         for (name, index) in names {
             replay.names[index as usize] = name;
@@ -174,9 +203,90 @@ impl Replay {
         replay
     }
 
+    /// Marks what one of several transactions alone uses, of lines that all sessions share.
+    fn mark_cold(&mut self) {
+        if self.transactions.len() < FEW {
+            return;
+        }
+        let mut users: HashMap<u64, (usize, bool)> = HashMap::new();
+        for (number, touches) in self.transactions.iter().enumerate() {
+            for touch in touches.iter().filter(|touch| touch.own.is_none()) {
+                let line = touch.address / self.line;
+                let (user, several) = users.entry(line).or_insert((number, false));
+                *several |= *user != number;
+            }
+        }
+        let line = self.line;
+        for touch in self.transactions.iter_mut().flatten() {
+            let user = users.get(&(touch.address / line));
+            touch.cold = touch.own.is_none() && user.is_some_and(|(_, several)| !several);
+        }
+    }
+
+    /// Marks the reads behind which the session soon writes to the same line.
+    fn mark_claims(&mut self) {
+        let line = self.line;
+        for touches in &mut self.transactions {
+            for at in 0..touches.len() {
+                let here = touches[at].address / line;
+                let mut apart = 0;
+                let soon = touches[at + 1..].iter().take_while(|next| {
+                    apart += next.after;
+                    apart <= SOON
+                });
+                touches[at].claims = soon
+                    .into_iter()
+                    .any(|next| next.writes && next.address / line == here);
+            }
+        }
+    }
+
     /// Whether there is anything to replay.
     pub fn is_empty(&self) -> bool {
         self.transactions.iter().all(Vec::is_empty)
+    }
+
+    /// One of the transactions.
+    pub(crate) fn draw(&self, random: &mut Xoshiro256PlusPlus) -> usize {
+        random.random_range(0..self.transactions.len())
+    }
+
+    /// A touch of a transaction.
+    pub(crate) fn touch(&self, transaction: usize, at: usize) -> Option<&Touch> {
+        self.transactions[transaction].get(at)
+    }
+
+    /// Instructions from a touch to the next one, or to the end.
+    pub(crate) fn after(&self, transaction: usize, at: usize) -> u64 {
+        self.touch(transaction, at + 1)
+            .map_or_else(|| self.tails[transaction], |next| next.after.max(1))
+    }
+
+    /// Instructions of a transaction, on average.
+    pub(crate) fn mean_length(&self) -> f64 {
+        let length = |transaction: usize| {
+            (0..self.transactions[transaction].len())
+                .map(|at| self.after(transaction, at))
+                .sum::<u64>()
+        };
+        let all: u64 = (0..self.transactions.len()).map(length).sum();
+        all as f64 / self.transactions.len().max(1) as f64
+    }
+
+    /// Touches of a transaction, on average.
+    pub(crate) fn mean_touches(&self) -> f64 {
+        let all: usize = self.transactions.iter().map(Vec::len).sum();
+        all as f64 / self.transactions.len().max(1) as f64
+    }
+
+    /// The name of a number.
+    pub(crate) fn name(&self, number: u32) -> &str {
+        &self.names[number as usize]
+    }
+
+    /// Bytes of a line.
+    pub(crate) fn line(&self) -> u64 {
+        self.line
     }
 
     /// Transfers at so many sessions, by a seed.
@@ -219,6 +329,7 @@ impl Replay {
             per_transaction: Interval::of(&totals),
             lines: lines.collect(),
             owners: owners.collect(),
+            timed: None,
         }
     }
 
@@ -229,12 +340,10 @@ impl Replay {
             return Run::default();
         }
         let counted = COUNTED.div_ceil(sessions).max(2);
-        let draw =
-            |random: &mut Xoshiro256PlusPlus| random.random_range(0..self.transactions.len());
         let mut players: Vec<Player> = Vec::new();
         let mut queue = BinaryHeap::new();
         for number in 0..sessions {
-            let transaction = draw(&mut random);
+            let transaction = self.draw(&mut random);
             let length = self.transactions[transaction].len();
             let at = random.random_range(0..length.max(1));
             let time = random.random_range(0..1000u64);
@@ -256,7 +365,7 @@ impl Replay {
             let Some(touch) = touches.get(player.at) else {
                 player.done += 1;
                 finished += u64::from(player.done > WARMING && player.done <= WARMING + counted);
-                player.transaction = draw(&mut random);
+                player.transaction = self.draw(&mut random);
                 player.at = 0;
                 // Those who are done play on until all are: the others would be alone.
                 let all = players
@@ -270,14 +379,8 @@ impl Replay {
             };
             player.at += 1;
             let counts = (WARMING..WARMING + counted).contains(&player.done);
-            let next = touches
-                .get(player.at)
-                .map_or_else(|| self.tails[player.transaction], |next| next.after.max(1));
-            let address = match touch.own {
-                Some((start, stride, of)) => start + (number as u64 % of) * stride,
-                None => touch.address,
-            };
-            let line = address / self.line;
+            let next = self.after(player.transaction, player.at - 1);
+            let line = touch.of(number) / self.line;
             let held = lines.entry(line).or_default();
             // Whether it is the first write since the session came back to the line.
             let comes = keep.is_some_and(|keep| {
@@ -351,7 +454,7 @@ struct Player {
 
 /// Who has a line.
 #[derive(Clone, Default)]
-struct Held {
+pub(crate) struct Held {
     readers: [u64; MOST / 64],
     /// Held by one, who has written it or may.
     alone: Option<u32>,
@@ -359,8 +462,18 @@ struct Held {
 }
 
 impl Held {
+    /// Whether a session can use the line without asking another one's cache. A line that nobody has
+    /// used yet comes from memory, whose time is in the transaction's.
+    pub(crate) fn has(&self, session: usize, writes: bool) -> bool {
+        let (word, bit) = (session / 64, 1u64 << (session % 64));
+        let is_mine = self.alone == Some(session as u32);
+        let reads = self.readers[word] & bit != 0;
+        let only = || self.readers.iter().map(|of| of.count_ones()).sum::<u32>() == 1;
+        !self.known || is_mine || (reads && (!writes || only()))
+    }
+
     /// A session uses the line; whether another one's cache is asked.
-    fn touch(&mut self, session: usize, writes: bool) -> bool {
+    pub(crate) fn touch(&mut self, session: usize, writes: bool) -> bool {
         let (word, bit) = (session / 64, 1u64 << (session % 64));
         let is_mine = self.alone == Some(session as u32);
         let has = is_mine || self.readers[word] & bit != 0;

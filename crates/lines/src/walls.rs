@@ -21,11 +21,14 @@ use serde::Serialize;
 
 use crate::account::Account;
 use crate::replay::Interval;
+use crate::timed::{Costs, Timed};
 
 /// The document's schema.
 pub const SCHEMA: &str = "pgassay/walls/1";
 /// Lines that are told.
 const SHOWN: usize = 6;
+/// The share of all time from which on waiting for a line is told.
+const WORTH: f64 = 0.05;
 /// Published times of a transfer.
 const MAPS: &str = include_str!("../maps.csv");
 
@@ -110,6 +113,8 @@ pub struct Bound {
     pub processors_tps: Option<f64>,
     /// The lines, the narrowest first.
     pub lines: Vec<Wall>,
+    /// What the sessions get through by the replay with time; where CPU time is known.
+    pub timed: Option<Timed>,
 }
 
 /// A line as a wall.
@@ -134,14 +139,37 @@ pub struct Wall {
 /// bound on slower ones, too.
 const FASTEST: f64 = 5.0;
 
-/// How many instructions a processor executes at most in the time of a transfer.
-pub fn within_a_transfer(map: &Map) -> u64 {
-    (map.typical_ns * FASTEST).ceil() as u64
+/// A processor on which transactions are replayed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Processor {
+    /// Nanoseconds that a line takes from one processor to another, typically.
+    pub transfer_ns: f64,
+    /// Microseconds of CPU time of a transaction on it, where that is not the measured one.
+    pub cpu_us: Option<f64>,
+    /// How many times longer that is from so many sessions on.
+    pub slower: Vec<(usize, f64)>,
+}
+
+impl Processor {
+    /// How many instructions it executes at most in the time of a transfer.
+    pub fn within_a_transfer(&self) -> u64 {
+        (self.transfer_ns * FASTEST).ceil() as u64
+    }
+
+    /// The costs, at so many sessions, of a transaction that took so much CPU time where it was recorded.
+    pub fn costs(&self, sessions: usize, measured_us: Option<f64>) -> Option<Costs> {
+        let from = self.slower.iter().filter(|(from, _)| *from <= sessions);
+        let times = from.max_by_key(|(from, _)| *from).map_or(1.0, |of| of.1);
+        self.cpu_us.or(measured_us).map(|cpu_us| Costs {
+            transfer_ns: self.transfer_ns,
+            cpu_us: cpu_us * times,
+        })
+    }
 }
 
 impl Walls {
     /// The walls of an account on a processor.
-    pub fn of(account: &Account, map: Map, cpu_us: Option<f64>) -> Self {
+    pub fn of(account: &Account, map: Map, processor: &Processor) -> Self {
         let bounds = account.transfers.iter().map(|at| {
             let walls = at.owners.iter().filter_map(|line| {
                 let visits = line.visits.unwrap_or(line.owned);
@@ -163,10 +191,14 @@ impl Walls {
             let mut lines: Vec<Wall> = walls.collect();
             lines.sort_by(|a, b| a.at_most_tps.estimate.total_cmp(&b.at_most_tps.estimate));
             lines.truncate(SHOWN);
+            let most = lines.first().map(|wall| wall.at_most_tps.high);
             Bound {
                 sessions: at.sessions,
-                processors_tps: cpu_us.map(|us| at.sessions as f64 * 1e6 / us),
+                processors_tps: processor
+                    .costs(at.sessions, account.cpu_us)
+                    .map(|costs| at.sessions as f64 * 1e6 / costs.cpu_us),
                 lines,
+                timed: at.timed.clone().map(|timed| timed.at_most(most)),
             }
         });
         Self {
@@ -176,7 +208,7 @@ impl Walls {
             version: account.version.clone(),
             bounds: bounds.collect(),
             map,
-            cpu_us,
+            cpu_us: processor.cpu_us.or(account.cpu_us),
         }
     }
 
@@ -216,7 +248,7 @@ impl Report for Walls {
         Document {
             title: format!("{}: where a cache line stops it", self.workload),
             provenance: format!(
-                "Bounds, not predictions; pgassay {}",
+                "Bounds, and a replay with time; pgassay {}",
                 env!("CARGO_PKG_VERSION")
             ),
             alarms: Vec::new(),
@@ -246,6 +278,9 @@ impl Report for Walls {
             "owned",
             "tps_if_each_access",
             "processors_tps",
+            "replayed_tps",
+            "replayed_low",
+            "replayed_high",
         ]);
         for bound in &self.bounds {
             for wall in &bound.lines {
@@ -256,9 +291,10 @@ impl Report for Walls {
                     format!("{:.0}", wall.at_most_tps.estimate),
                     format!("{:.4}", wall.owned.estimate),
                     format!("{:.0}", wall.tps.estimate),
-                    bound
-                        .processors_tps
-                        .map_or(String::new(), |tps| format!("{tps:.0}")),
+                    whole(bound.processors_tps),
+                    whole(bound.timed.as_ref().map(|timed| timed.tps.estimate)),
+                    whole(bound.timed.as_ref().map(|timed| timed.tps.low)),
+                    whole(bound.timed.as_ref().map(|timed| timed.tps.high)),
                 ]);
             }
         }
@@ -266,8 +302,31 @@ impl Report for Walls {
     }
 }
 
+fn whole(tps: Option<f64>) -> String {
+    tps.map_or(String::new(), |tps| format!("{tps:.0}"))
+}
+
 fn headline(walls: &Walls) -> Vec<String> {
     let mut said = Vec::new();
+    if let Some((bound, timed)) = walls
+        .bounds
+        .last()
+        .and_then(|bound| bound.timed.as_ref().map(|timed| (bound, timed)))
+    {
+        let waits = timed.waits.first().filter(|wait| wait.share >= WORTH);
+        said.push(format!(
+            "At {} sessions, the replay with time gets through {} transactions a second ({} to {}){}.",
+            bound.sessions,
+            tps(timed.tps.estimate),
+            tps(timed.tps.low),
+            tps(timed.tps.high),
+            waits.map_or(String::new(), |wait| format!(
+                "; sessions wait {:.0}% of their time for {}",
+                100.0 * wait.share,
+                wait.name
+            ))
+        ));
+    }
     match (walls.first(), walls.bounds.last()) {
         (Some(bound), _) => {
             if let Some(wall) = bound.lines.first() {
@@ -307,6 +366,9 @@ fn headline(walls: &Walls) -> Vec<String> {
 fn over_sessions(walls: &Walls) -> Table {
     let columns = vec![
         Column::figures("sessions", "", 0),
+        Column::figures("replayed", "1/s", 0),
+        Column::figures("least", "1/s", 1),
+        Column::figures("most", "1/s", 1),
         Column::figures("processors allow", "1/s", 0),
         Column::figures("the line allows", "1/s", 0),
         Column::prose("the narrowest line"),
@@ -314,8 +376,14 @@ fn over_sessions(walls: &Walls) -> Table {
     ];
     let rows = walls.bounds.iter().map(|bound| {
         let wall = bound.lines.first();
+        let replayed = |of: fn(&Timed) -> f64| {
+            Cell::plain_or_missing(bound.timed.as_ref().map(|timed| tps(of(timed))))
+        };
         vec![
             Cell::plain(bound.sessions.to_string()),
+            replayed(|timed| timed.tps.estimate),
+            replayed(|timed| timed.tps.low),
+            replayed(|timed| timed.tps.high),
             Cell::plain_or_missing(bound.processors_tps.map(tps)),
             Cell::plain_or_missing(wall.map(|wall| tps(wall.at_most_tps.estimate))),
             Cell::plain_or_missing(wall.map(|wall| wall.name.clone())),
@@ -323,8 +391,9 @@ fn over_sessions(walls: &Walls) -> Table {
         ]
     });
     Table::new(
-        "Transactions a second at most: by the CPU time of a transaction as it was measured where it was \
-         recorded, and by the line to which processors come back most often after another one owned it \
+        "Transactions a second: what the recorded transactions get through when they are replayed with time, with the \
+         hand-over of a line as given (least: a quarter longer; most: a quarter shorter); and at most, by the CPU \
+         time of a transaction as it was measured where it was recorded, and by the line to which processors come back most often after another one owned it \
          (visits a transaction, by the model of coherent caches) at the typical time of a transfer.",
         columns,
         rows,
@@ -390,6 +459,10 @@ mod tests {
                     visits: Some(even(*owned / 2.0)),
                 })
                 .collect(),
+            timed: Some(Timed {
+                tps: even(12e6),
+                waits: Vec::new(),
+            }),
         };
         let transfers = vec![
             at(1, &[]),
@@ -397,7 +470,12 @@ mod tests {
             at(192, &[("root", 4.0), ("lock", 2.0)]),
         ];
         let account = account(&[], Subject::default(), transfers);
-        Walls::of(&account, published("graviton2").unwrap(), cpu_us)
+        let processor = Processor {
+            transfer_ns: 47.0,
+            cpu_us,
+            slower: Vec::new(),
+        };
+        Walls::of(&account, published("graviton2").unwrap(), &processor)
     }
 
     #[test]
@@ -409,6 +487,10 @@ mod tests {
         let root = &walls.bounds[2].lines[0];
         assert!((root.tps.estimate - 5.319e6).abs() < 1e3, "{root:?}");
         assert!((root.at_most_tps.estimate - 10.638e6).abs() < 2e3);
+        // A replay goes through no more than the narrowest line allows.
+        let replayed = |at: usize| walls.bounds[at].timed.as_ref().unwrap().tps.estimate;
+        assert_eq!(replayed(0), 12e6);
+        assert!((replayed(2) - 10.638e6).abs() < 2e3, "{}", replayed(2));
         // 192 processors with 17 µs each have time for 11.3 million; 64 for 3.8.
         assert_eq!(walls.first().unwrap().sessions, 192);
         assert!(walls.bounds[1].processors_tps.unwrap() < 4e6);

@@ -102,7 +102,7 @@ pub enum Command {
     /// Which shared cache lines a transaction takes, by name; and with more sessions
     #[command(after_help = super::lines::EXAMPLES)]
     Lines(super::lines::LinesArgs),
-    /// Which cache line stops a workload on more processors: bounds
+    /// Which cache line stops a workload on more processors: bounds, and a prediction
     Walls(super::walls::WallsArgs),
     /// What a cache line takes from each CPU of this machine to each other
     CoreToCore(super::core_to_core::CoreToCoreArgs),

@@ -13,6 +13,7 @@ Examples:
   pgassay walls --cpu graviton2
   pgassay walls temp:18 --stand-in --cpu epyc7r13 --at 64,128,192
   pgassay walls --workload tpcb-like --transfer-ns 60
+  pgassay walls --map there.json --cpu-us 12 --slower 8:1.1,16:1.5 --at 1,2,4,8,16
   pgassay walls --map there.json       measured there: pgassay core-to-core --json -o there.json
   pgassay walls --list-cpus
 
@@ -30,12 +31,26 @@ pub struct WallsArgs {
     /// Microseconds of CPU time of a transaction on that processor [default: as measured here]
     #[arg(long, value_name = "US", value_parser = nanoseconds)]
     pub cpu_us: Option<f64>,
+    /// How many times longer that is where so many sessions run at once, as siblings of a core and a
+    /// clock that falls make it: 8:1.1,16:1.6
+    #[arg(long, value_name = "N:TIMES,…", value_delimiter = ',', value_parser = slowdown)]
+    pub slower: Vec<(usize, f64)>,
     /// List the processors that --cpu knows, with the sources
     #[arg(long)]
     pub list_cpus: bool,
     /// What is recorded.
     #[command(flatten)]
     pub lines: LinesArgs,
+}
+
+fn slowdown(text: &str) -> Result<(usize, f64), String> {
+    let read = text
+        .split_once(':')
+        .and_then(|(sessions, times)| Some((sessions.parse().ok()?, times.parse().ok()?)));
+    match read {
+        Some((sessions @ 1.., times)) if (1.0..=100.0).contains(&times) => Ok((sessions, times)),
+        _ => Err("SESSIONS:TIMES, as 16:1.6".to_owned()),
+    }
 }
 
 fn nanoseconds(text: &str) -> Result<f64, String> {

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::bail;
 use pgassay_engine::workload::inserver;
 use pgassay_lines::measured::Measured;
-use pgassay_lines::walls::{self, Map, Walls};
+use pgassay_lines::walls::{self, Map, Processor, Walls};
 use pgassay_model::Failure;
 use pgassay_sys::input;
 use pgassay_sys::stop::Stop;
@@ -45,11 +45,14 @@ pub fn walls(args: &WallsArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
     if args.lines.targets.len() > 1 {
         bail!(Failure::usage("walls takes one target").with_remedy("lines A B holds two together"));
     }
-    let keep = Some(walls::within_a_transfer(&map));
-    let account = lines::one(&args.lines, keep, terminal, stop)?;
-    let cpu_us = args.cpu_us.or(account.cpu_us);
+    let processor = Processor {
+        transfer_ns: map.typical_ns,
+        cpu_us: args.cpu_us,
+        slower: args.slower.clone(),
+    };
+    let account = lines::one(&args.lines, Some(&processor), terminal, stop)?;
     show(
-        &Walls::of(&account, map, cpu_us),
+        &Walls::of(&account, map, &processor),
         &args.lines.show,
         terminal,
     )?;

@@ -482,6 +482,12 @@ fn walls_are_bounds_by_lines() {
         "{}",
         bounds[0]
     );
+    // Alone, a session takes its CPU time; replayed, 192 go through no more than processors and lines allow.
+    let timed = |at: usize| bounds[at]["timed"]["tps"]["estimate"].as_f64().unwrap();
+    let allowed = |at: usize| bounds[at]["processors_tps"].as_f64().unwrap();
+    assert!((timed(0) / allowed(0) - 1.0).abs() < 0.3, "{}", bounds[0]);
+    assert!(timed(2) > 10.0 * timed(0), "{}", bounds[2]);
+    assert!(timed(2) <= 1.3 * allowed(2), "{}", bounds[2]);
     let lines = bounds[2]["lines"].as_array().unwrap();
     let root = lines.iter().find(|line| {
         let name = line["name"].as_str().unwrap();

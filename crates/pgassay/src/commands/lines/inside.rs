@@ -6,6 +6,7 @@ use pgassay_engine::workload::setup;
 use pgassay_lines::account::Account;
 use pgassay_lines::loops;
 use pgassay_lines::session::{self, Process, Server};
+use pgassay_lines::walls::Processor;
 use pgassay_model::Failure;
 use pgassay_pgwire::{Session, connect};
 use pgassay_server::extension::Extension;
@@ -32,7 +33,7 @@ pub fn recorded(
     postmaster: u32,
     which: &str,
     seed: u64,
-    (args, keep): (&LinesArgs, Option<u64>),
+    (args, on): (&LinesArgs, Option<&Processor>),
     progress: &Progress,
     stop: &Stop,
 ) -> anyhow::Result<Account> {
@@ -111,7 +112,7 @@ pub fn recorded(
             .push(loops::operations(sequence, u64::from(count))?);
         sessions.push(session);
     }
-    seen.told(subject, &call.name(), seed, (args, keep), progress)
+    seen.told(subject, &call.name(), seed, (args, on), progress)
 }
 
 fn failed(error: impl std::fmt::Display) -> Failure {

@@ -10,9 +10,10 @@ use pgassay_engine::rundir;
 use pgassay_engine::workload::{self, guest, inserver, setup};
 use pgassay_lines::account::{Account, Subject as Of, account};
 use pgassay_lines::difference::Difference;
-use pgassay_lines::replay::Replay;
+use pgassay_lines::replay::{Replay, Transfers};
 use pgassay_lines::sequence::Sequence;
 use pgassay_lines::session::{self, Process, Server};
+use pgassay_lines::walls::Processor;
 use pgassay_load::script::Value;
 use pgassay_load::{Edge, Engine, Length, Options, SliceSpec};
 use pgassay_model::Failure;
@@ -159,20 +160,19 @@ fn next_of(args: &LinesArgs) -> String {
     }
 }
 
-/// The account of one server, for what is made of it; transfers also with lines that are kept for so
-/// many instructions.
+/// The account of one server, for what is made of it; replayed also with the times of a processor.
 ///
 /// # Errors
 /// As for [`lines`].
 pub fn one(
     args: &LinesArgs,
-    keep: Option<u64>,
+    on: Option<&Processor>,
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Account> {
     let (work, seed) = (Work::named(args)?, seed(args)?);
     let target = args.targets.first();
-    record(target, &[], &work, seed, (args, keep), terminal, stop)
+    record(target, &[], &work, seed, (args, on), terminal, stop)
 }
 
 fn seed(args: &LinesArgs) -> anyhow::Result<u64> {
@@ -189,7 +189,7 @@ fn record(
     settings: &[String],
     work: &Work,
     seed: u64,
-    (args, keep): (&LinesArgs, Option<u64>),
+    (args, on): (&LinesArgs, Option<&Processor>),
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Account> {
@@ -248,7 +248,7 @@ fn record(
                 postmaster,
                 which,
                 seed,
-                (args, keep),
+                (args, on),
                 &progress,
                 stop,
             );
@@ -287,7 +287,7 @@ fn record(
         (postmaster, emulated.as_mut()),
         plan,
         seed,
-        (args, keep),
+        (args, on),
         (terminal, &progress),
         stop,
     );
@@ -305,7 +305,7 @@ fn recorded(
     (postmaster, mut emulated): (u32, Option<&mut Emulated>),
     plan: &WorkloadPlan,
     seed: u64,
-    (args, keep): (&LinesArgs, Option<u64>),
+    (args, on): (&LinesArgs, Option<&Processor>),
     (terminal, progress): (&mut Terminal, &Progress),
     stop: &Stop,
 ) -> anyhow::Result<Account> {
@@ -392,7 +392,7 @@ fn recorded(
     if let Some(emulated) = emulated {
         seen.emulated = Some((emulated.method(), emulated.line_bytes()));
     }
-    seen.told(subject, &plan.name, seed, (args, keep), progress)
+    seen.told(subject, &plan.name, seed, (args, on), progress)
 }
 
 /// Transactions of each of so many sessions, so that stepping them all takes no more than some minutes.
@@ -418,7 +418,7 @@ impl Seen {
         subject: &mut Subject,
         workload: &str,
         seed: u64,
-        (args, keep): (&LinesArgs, Option<u64>),
+        (args, on): (&LinesArgs, Option<&Processor>),
         progress: &Progress,
     ) -> anyhow::Result<Account> {
         self.doubts.sort();
@@ -438,11 +438,18 @@ impl Seen {
         counts.sort_unstable();
         counts.dedup();
         // Of long transactions each takes as long as stepping them did.
-        let replay = &replay;
+        let (replay, cpu_us) = (&replay, self.cpu_us);
         let transfers = thread::scope(|scope| {
             let each = counts.iter().map(|sessions| *sessions as usize);
-            let each =
-                each.map(|sessions| scope.spawn(move || replay.keeping(sessions, seed, keep)));
+            let keep = on.map(|processor| processor.within_a_transfer());
+            let each = each.map(|sessions| {
+                scope.spawn(move || Transfers {
+                    timed: on
+                        .and_then(|processor| processor.costs(sessions, cpu_us))
+                        .and_then(|costs| replay.timed(sessions, seed, costs)),
+                    ..replay.keeping(sessions, seed, keep)
+                })
+            });
             let all: Vec<_> = each.collect();
             let all = all.into_iter().map(|one| one.join());
             all.map(|one| one.unwrap_or_else(|panic| resume_unwind(panic)))
