@@ -11,6 +11,15 @@ fn recorded(texts: &[(&str, &str)]) -> BTreeMap<String, Reading> {
         .collect()
 }
 
+const MEMINFO: &str = "MemTotal:       24684096 kB\nMemFree:        20000000 kB\nMemAvailable:   22000000 kB\n\
+             Buffers:           10000 kB\nCached:          1000000 kB\nSwapCached:            0 kB\n\
+             Active:          1000000 kB\nInactive:         500000 kB\nSwapTotal:             0 kB\n\
+             SwapFree:              0 kB\nDirty:                40 kB\nWriteback:             0 kB\n\
+             Mapped:           100000 kB\nSlab:             100000 kB\nCommitted_AS:    1000000 kB\n\
+             VmallocTotal:   34359738367 kB\nVmallocUsed:       10000 kB\nVmallocChunk:          0 kB\n\
+             HugePages_Total:     512\nHugePages_Free:      500\nHugePages_Rsvd:        0\n\
+             HugePages_Surp:        0\nHugepagesize:       2048 kB\nHugetlb:         1048576 kB\n";
+
 /// A virtual machine on an AMD EPYC; the flags shortened.
 #[test]
 fn an_x86_guest_in_a_limited_container() {
@@ -51,17 +60,7 @@ fn an_x86_guest_in_a_limited_container() {
             "0-1: 0-1",
         ),
         ("/sys/devices/system/node/node0/cpulist", "0-1"),
-        (
-            "/proc/meminfo",
-            "MemTotal:       24684096 kB\nMemFree:        20000000 kB\nMemAvailable:   22000000 kB\n\
-             Buffers:           10000 kB\nCached:          1000000 kB\nSwapCached:            0 kB\n\
-             Active:          1000000 kB\nInactive:         500000 kB\nSwapTotal:             0 kB\n\
-             SwapFree:              0 kB\nDirty:                40 kB\nWriteback:             0 kB\n\
-             Mapped:           100000 kB\nSlab:             100000 kB\nCommitted_AS:    1000000 kB\n\
-             VmallocTotal:   34359738367 kB\nVmallocUsed:       10000 kB\nVmallocChunk:          0 kB\n\
-             HugePages_Total:     512\nHugePages_Free:      500\nHugePages_Rsvd:        0\n\
-             HugePages_Surp:        0\nHugepagesize:       2048 kB\nHugetlb:         1048576 kB\n",
-        ),
+        ("/proc/meminfo", MEMINFO),
         ("getconf PAGESIZE", "4096"),
         (
             "/sys/kernel/mm/transparent_hugepage/enabled",
@@ -263,12 +262,12 @@ fn version_1_limits_and_the_strictest_level() {
 #[test]
 fn a_limit_beyond_the_memory_is_none() {
     let host = summarise(&recorded(&[
-        ("/proc/meminfo", "MemTotal: 4194304 kB\n"),
-        ("/sys/fs/cgroup/memory.max", "8589934592"),
+        ("/proc/meminfo", MEMINFO),
+        ("/sys/fs/cgroup/memory.max", "137438953472"),
     ]));
-    assert_eq!(host.memory_bytes, Some(4 << 30));
+    assert_eq!(host.memory_bytes, Some(24_684_096 << 10));
     assert_eq!(host.memory_limit_bytes, None);
-    assert_eq!(host.usable_memory_bytes(), Some(4 << 30));
+    assert_eq!(host.usable_memory_bytes(), host.memory_bytes);
 }
 
 #[test]
