@@ -15,6 +15,7 @@ mod images;
 mod io;
 mod log_size;
 mod logged;
+mod loops;
 pub mod perf;
 mod perf_program;
 mod plans;

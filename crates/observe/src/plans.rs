@@ -10,11 +10,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pgassay_model::observed::plans::{LeakyFacts, Node, Plan, RelationFacts};
+use pgassay_model::observed::plans::{
+    DEFAULT_ROWS, LeakyFacts, LoopFacts, Node, Plan, RelationFacts,
+};
 use pgassay_pgwire::{QueryError, Session};
 use serde_json::Value;
 
 use super::logged::Longest;
+use super::loops::loops;
 use super::statements::Example;
 use super::what_if;
 use pgassay_text::normalise::normalise;
@@ -35,6 +38,7 @@ const CONDITIONS: &[&str] = &[
     "TID Cond",
     "Order By",
     "Output",
+    "Conflict Filter",
     // From 18 on.
     "Window",
 ];
@@ -203,7 +207,7 @@ fn add_catalogues(session: &mut Session, plan: &mut Plan) {
         .and_then(|bytes| bytes.parse().ok());
     plan.relations = relations(session, plan).unwrap_or_default();
     leaky(session, plan);
-    (plan.functions, plan.volatile) = functions(session, plan).unwrap_or_default();
+    functions(session, plan);
 }
 
 /// Whether planning somebody's statement runs no code of theirs with our rights.
@@ -267,6 +271,11 @@ fn node(value: &Value, depth: usize) -> Node {
         relationship: text("Parent Relationship"),
         subplan: text("Subplan Name").filter(|name| name.starts_with("SubPlan")),
         join: text("Join Type"),
+        cte: text("CTE Name"),
+        computes: text("Subplan Name")
+            .and_then(|name| name.strip_prefix("CTE ").map(str::to_owned)),
+        function: text("Function Name"),
+        conflict: text("Conflict Resolution"),
         subplans_removed: value["Subplans Removed"].as_f64(),
         rows: figure("Plan Rows"),
         actual_rows: value["Actual Rows"].as_f64(),
@@ -320,8 +329,18 @@ fn relations(session: &mut Session, plan: &Plan) -> Option<BTreeMap<String, Rela
                  FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 \
                  AND a.atttypid IN ('text'::pg_catalog.regtype, 'varchar'::pg_catalog.regtype, \
                    'bpchar'::pg_catalog.regtype)), '[]'), \
+               'types', coalesce((SELECT pg_catalog.json_object_agg(a.attname, \
+                   pg_catalog.format_type(a.atttypid, NULL)) \
+                 FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 \
+                 AND NOT a.attisdropped), '{{}}'), \
+               'rules', coalesce((SELECT pg_catalog.json_object_agg(w.event, w.number) FROM ( \
+                 SELECT CASE r.ev_type WHEN '2' THEN 'Update' WHEN '3' THEN 'Insert' ELSE 'Delete' END AS event, \
+                   count(*) AS number FROM pg_catalog.pg_rewrite r WHERE r.ev_class = c.oid \
+                   AND r.ev_type <> '1' AND r.ev_enabled <> 'D' GROUP BY 1) w), '{{}}'), \
                'indexes', coalesce((SELECT pg_catalog.json_agg(pg_catalog.json_build_object( \
                  'name', i.indexrelid::pg_catalog.regclass::text, \
+                 'method', (SELECT m.amname FROM pg_catalog.pg_class x JOIN pg_catalog.pg_am m ON m.oid = x.relam \
+                           WHERE x.oid = i.indexrelid), \
                  'first', (SELECT a.attname FROM pg_catalog.pg_attribute a \
                            WHERE a.attrelid = c.oid AND a.attnum = i.indkey[0]), \
                  'columns', coalesce((SELECT pg_catalog.json_agg(a.attname ORDER BY k.place) \
@@ -392,45 +411,51 @@ fn called(expression: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// By name, the language of each function that interprets, and how ALTER FUNCTION names those that are
-/// VOLATILE. Functions in SQL that still stand in a plan were not inlined.
-type Called = (BTreeMap<String, String>, BTreeMap<String, String>);
-
-fn functions(session: &mut Session, plan: &Plan) -> Option<Called> {
+/// Adds what the catalogues say of functions that interpret: their language, how ALTER FUNCTION names those that
+/// are VOLATILE or say nothing of their rows, what they do in loops. Functions in SQL that still stand in a plan
+/// were not inlined.
+fn functions(session: &mut Session, plan: &mut Plan) {
     let all = plan.root.all();
     let conditions = all.iter().flat_map(|(_, node)| node.conditions.values());
     let mut names: Vec<&str> = conditions.flat_map(|condition| called(condition)).collect();
+    names.extend(all.iter().filter_map(|(_, node)| node.function.as_deref()));
     names.sort_unstable();
     names.dedup();
     if names.is_empty() {
-        return None;
+        return;
     }
     let names: Vec<String> = names.iter().map(|name| quote_literal(name)).collect();
     // With no schema in the search path, oid::regprocedure names its own.
-    let found = session
-        .catalog_rows(&format!(
-            "SELECT DISTINCT ON (p.proname) p.proname, l.lanname, \
-             CASE WHEN p.provolatile = 'v' THEN p.oid::pg_catalog.regprocedure::text END \
-             FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid = p.prolang \
-             JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace \
-             WHERE p.proname IN ({}) AND l.lanname NOT IN ('internal', 'c') \
-             AND n.nspname NOT IN ('pg_catalog', 'information_schema') \
-             ORDER BY p.proname, l.lanname = 'sql'",
-            names.join(", ")
-        ))
-        .ok()?;
-    let mut called = Called::default();
-    for row in found.rows {
-        let Ok([Some(name), Some(language), volatile]) = <[Option<String>; 3]>::try_from(row)
+    let found = session.catalog_rows(&format!(
+        "SELECT DISTINCT ON (p.proname) p.proname, l.lanname, \
+         CASE WHEN p.provolatile = 'v' THEN p.oid::pg_catalog.regprocedure::text END, \
+         CASE WHEN p.proretset AND p.prorows = {DEFAULT_ROWS} THEN p.oid::pg_catalog.regprocedure::text END, \
+         CASE WHEN l.lanname = 'plpgsql' THEN p.prosrc END \
+         FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid = p.prolang \
+         JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace \
+         WHERE p.proname IN ({}) AND l.lanname NOT IN ('internal', 'c') \
+         AND n.nspname NOT IN ('pg_catalog', 'information_schema') \
+         ORDER BY p.proname, l.lanname = 'sql'",
+        names.join(", ")
+    ));
+    for row in found.map(|found| found.rows).unwrap_or_default() {
+        let Ok([Some(name), Some(language), volatile, unsaid, source]) =
+            <[Option<String>; 5]>::try_from(row)
         else {
             continue;
         };
         if let Some(signature) = volatile {
-            called.1.insert(name.clone(), signature);
+            plan.volatile.insert(name.clone(), signature);
         }
-        called.0.insert(name, language);
+        if let Some(signature) = unsaid {
+            plan.unsaid_rows.insert(name.clone(), signature);
+        }
+        let loops = source.map(|source| loops(&source)).unwrap_or_default();
+        if loops != LoopFacts::default() {
+            plan.loops.insert(name.clone(), loops);
+        }
+        plan.functions.insert(name, language);
     }
-    Some(called)
 }
 
 /// Adds which operators on columns under row-level security are not leakproof.

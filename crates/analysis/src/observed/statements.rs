@@ -118,7 +118,7 @@ impl Counters {
 }
 
 impl StatementTime {
-    /// What it is called in a sentence: its text, cut further.
+    /// What it is called in a sentence: its text, cut further, with a clause behind the cut that tells what it does.
     pub fn named(&self) -> String {
         const MOST: usize = 120;
         if self.text.is_empty() {
@@ -126,10 +126,38 @@ impl StatementTime {
             return format!("the statement with query_id {}", ids.join(", "));
         }
         match self.text.char_indices().nth(MOST) {
-            Some((end, _)) => format!("{}…", self.text[..end].trim_end_matches('…')),
+            Some((end, _)) => {
+                let clause = telling(&self.text, end);
+                let clause = clause.map(|clause| format!(" {clause}"));
+                let head = self.text[..end].trim_end_matches('…');
+                format!("{head}…{}", clause.unwrap_or_default())
+            }
             None => self.text.clone(),
         }
     }
+}
+
+/// The first clause of a statement beyond `end` that tells what it does besides reading or writing rows, cut.
+fn telling(text: &str, end: usize) -> Option<String> {
+    const CLAUSES: &[&str] = &[
+        "ON CONFLICT",
+        "FOR UPDATE",
+        "FOR NO KEY UPDATE",
+        "FOR SHARE",
+        "FOR KEY SHARE",
+        "WITH HOLD",
+    ];
+    const MOST: usize = 70;
+    let upper = text.to_ascii_uppercase();
+    let found = CLAUSES.iter().filter_map(|clause| {
+        let mut all = upper.match_indices(clause).map(|(at, _)| at);
+        all.find(|at| at + clause.len() > end)
+    });
+    let clause = &text[found.min()?..];
+    Some(match clause.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", clause[..end].trim_end_matches('…')),
+        None => clause.to_owned(),
+    })
 }
 
 /// Joins the records of the windows of a point. `plans` are what was made of each statement's plan.
@@ -306,6 +334,30 @@ mod tests {
             statement.add(kind, event, *count);
         }
         statement
+    }
+
+    #[test]
+    fn a_clause_that_tells_what_a_statement_does_is_not_cut_off() {
+        let of = |text: String| {
+            StatementTime {
+                text,
+                ..StatementTime::default()
+            }
+            .named()
+        };
+        let columns = "a_column, ".repeat(14);
+        let read = format!("SELECT {columns} 1 FROM t");
+        assert!(of(read.clone()).ends_with('…'));
+        let named = of(format!("{read} WHERE id = $1 for update"));
+        assert!(named.ends_with("… for update"), "{named}");
+        let named = of(format!(
+            "{read} ON CONFLICT (k) DO UPDATE SET {columns} b = 1"
+        ));
+        assert!(
+            named.contains("… ON CONFLICT (k) DO UPDATE SET a_column"),
+            "{named}"
+        );
+        assert!(named.len() < 210, "{named}");
     }
 
     fn record() -> StatementRecord {

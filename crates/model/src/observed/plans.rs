@@ -34,6 +34,13 @@ pub struct Plan {
     /// Functions in its conditions that are written in a procedural language, with it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub functions: BTreeMap<String, String>,
+    /// What the source of those of them in PL/pgSQL does for each round of a loop, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub loops: BTreeMap<String, LoopFacts>,
+    /// Functions in FROM that say nothing of how many rows they give, each as `ALTER FUNCTION` names it: the
+    /// planner takes them to give [`DEFAULT_ROWS`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unsaid_rows: BTreeMap<String, String>,
     /// Those of them that are VOLATILE, each as `ALTER FUNCTION` names it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub volatile: BTreeMap<String, String>,
@@ -44,6 +51,20 @@ pub struct Plan {
 
 /// What is added to the cost of a node that a setting forbids, up to 17 (costsize.c, `disable_cost`).
 pub const DISABLE_COST: f64 = 1e10;
+
+/// Rows of a set-returning function that says nothing of them (CREATE FUNCTION, `ROWS`).
+pub const DEFAULT_ROWS: f64 = 1000.0;
+
+/// What the source of a function in PL/pgSQL does within its loops. Nothing else of the source is kept.
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct LoopFacts {
+    /// Variables that are put together by concatenation with themselves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub concatenated: Vec<String>,
+    /// Errors that blocks catch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub caught: Vec<String>,
+}
 
 /// A plan that a statement would have under another setting.
 #[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
@@ -100,6 +121,18 @@ pub struct Node {
     /// Subplans of an append that were not needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subplans_removed: Option<f64>,
+    /// The common table expression that it scans.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cte: Option<String>,
+    /// The common table expression that it computes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub computes: Option<String>,
+    /// The function whose rows it scans.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
+    /// What an INSERT does where the row is there: `UPDATE`, `NOTHING`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conflict: Option<String>,
     /// Rows that the planner expects.
     pub rows: f64,
     /// Rows that came, where it ran and was looked at (`auto_explain.log_analyze`).
@@ -133,6 +166,12 @@ pub struct RelationFacts {
     /// Those of them that hold text: an index on one serves a comparison as `text`, too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub texts: Vec<String>,
+    /// Their types, as SQL names them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub types: BTreeMap<String, String>,
+    /// Rules on it, by what they rewrite (`Insert`, `Update`, `Delete`), with their number.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub rules: BTreeMap<String, u32>,
     /// Its indexes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub indexes: Vec<IndexFacts>,
@@ -196,6 +235,9 @@ pub struct ReferenceFacts {
 pub struct IndexFacts {
     /// Its name.
     pub name: String,
+    /// Its access method: `btree`, `gist`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub method: String,
     /// Its first column; none where that is an expression.
     pub first: Option<String>,
     /// Its columns in order, those of expressions left out.

@@ -51,6 +51,7 @@ mod pause;
 mod pg_support;
 mod pgbench_command;
 mod pgbench_words;
+mod plan_causes;
 mod plan_shapes;
 mod pooler;
 mod port;

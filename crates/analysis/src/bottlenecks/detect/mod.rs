@@ -6,13 +6,18 @@
 mod alternatives;
 mod amounts;
 mod blockers;
+mod bodies;
 mod build;
 mod checkpoints;
 mod commits;
 mod conditions;
 mod connections;
 mod cpus;
+mod ctes;
+mod cursors;
 mod database;
+mod digits;
+mod documents;
 mod failures;
 mod forms;
 mod functions;
@@ -22,6 +27,7 @@ mod identity;
 mod late;
 mod logging;
 mod memory;
+mod needless;
 mod notify;
 mod objects;
 mod others;
@@ -31,6 +37,7 @@ mod plans;
 mod pools;
 mod process;
 mod processor;
+mod products;
 pub(super) mod reference;
 mod releases;
 mod repeats;
@@ -52,6 +59,7 @@ mod volume;
 mod waiting;
 mod waits;
 mod wal;
+mod walks;
 mod whole;
 mod writes;
 
@@ -138,6 +146,11 @@ const FUNCTIONS: &[&[Detector]] = &[
     amounts::DETECTORS,
     notify::DETECTORS,
     functions::DETECTORS,
+    bodies::DETECTORS,
+    needless::DETECTORS,
+    cursors::DETECTORS,
+    documents::DETECTORS,
+    digits::DETECTORS,
     updates::DETECTORS,
     connections::DETECTORS,
     identity::DETECTORS,

@@ -3,12 +3,16 @@
 
 use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
 
+use super::bodies::unsaid;
 use super::conditions::{aliases, conjuncts, words};
+use super::ctes::materialized;
 use super::hits::{Hit, Left, Part, joined, with_plans};
 use super::plans::{FEW_ROWS, MINOR, by_index};
+use super::products::{children, looped};
 use super::repeats::{attributes, branches, recursion};
 use super::spilling::more_memory;
-use super::whole::{distinct, sort, window};
+use super::walks::walked;
+use super::whole::{distinct, random, sort, window};
 use super::{Detector, run};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Confidence, Observation, StepKind};
@@ -57,6 +61,30 @@ const SHAPES: &[Shape] = &[
         look: sort,
     },
     Shape {
+        entry: "sort-by-random",
+        look: random,
+    },
+    Shape {
+        entry: "index-walked",
+        look: walked,
+    },
+    Shape {
+        entry: "cte-materialized",
+        look: materialized,
+    },
+    Shape {
+        entry: "children-joined",
+        look: children,
+    },
+    Shape {
+        entry: "loop-misestimated",
+        look: looped,
+    },
+    Shape {
+        entry: "function-rows-unsaid",
+        look: unsaid,
+    },
+    Shape {
         entry: "subplan-per-row",
         look: subplan,
     },
@@ -87,6 +115,12 @@ pub(super) const DETECTORS: &[Detector] = &[
     run("distinct-over-many", |e| shape(e, "distinct-over-many")),
     run("window-below-limit", |e| shape(e, "window-below-limit")),
     run("sort-below-limit", |e| shape(e, "sort-below-limit")),
+    run("sort-by-random", |e| shape(e, "sort-by-random")),
+    run("index-walked", |e| shape(e, "index-walked")),
+    run("cte-materialized", |e| shape(e, "cte-materialized")),
+    run("children-joined", |e| shape(e, "children-joined")),
+    run("loop-misestimated", |e| shape(e, "loop-misestimated")),
+    run("function-rows-unsaid", |e| shape(e, "function-rows-unsaid")),
     run("subplan-per-row", |e| shape(e, "subplan-per-row")),
     run("bitmap-lossy", |e| shape(e, "bitmap-lossy")),
     run("security-barrier", |e| shape(e, "security-barrier")),

@@ -259,3 +259,75 @@ pub(super) fn sort(at: &At) -> Option<Shown> {
         confidence: Confidence::Medium,
     })
 }
+
+/// Functions that give another value each time.
+const DRAWN: &[&str] = &[
+    "random(",
+    "gen_random_uuid(",
+    "uuid_generate_v4(",
+    "clock_timestamp(",
+];
+/// Drawn keys for each row that is wanted: some are of no row, or of one that the conditions leave out.
+const DRAWS: f64 = 3.0;
+
+/// All rows that match, sorted by what is drawn for each of them, for the first few.
+pub(super) fn random(at: &At) -> Option<Shown> {
+    let node = at.node;
+    if node.kind != "Limit" {
+        return None;
+    }
+    let mut below = node.nodes.first()?;
+    while matches!(
+        below.kind.as_str(),
+        "Gather Merge" | "Gather" | "Result" | "Subquery Scan"
+    ) {
+        below = below.nodes.first()?;
+    }
+    let key = below.sort_key.first().filter(|_| below.kind == "Sort")?;
+    let drawn = DRAWN
+        .iter()
+        .find(|name| key.contains(*name))?
+        .trim_end_matches('(');
+    if below.rows < 0.1 * FEW_ROWS || node.rows > 10.0 * SELECTIVE * below.rows {
+        return None;
+    }
+    let scans = below.all().into_iter().map(|(_, n)| n);
+    let scans = scans.filter(|n| n.relation.is_some());
+    let scan = scans.max_by(|a, b| a.rows.total_cmp(&b.rows))?;
+    let (table, facts) = (scan.relation.as_ref()?, at.facts(scan)?);
+    // Numbers can be drawn from all up to the largest.
+    let keys = facts
+        .indexes
+        .iter()
+        .filter(|i| i.valid && i.constraint && i.columns.len() == 1);
+    let numbers = |column: &&String| {
+        let kind = facts.types.get(*column).map(String::as_str);
+        matches!(kind, Some("integer" | "bigint" | "smallint"))
+    };
+    let key = keys.filter_map(|index| index.columns.first()).find(numbers);
+    let mut steps = Vec::new();
+    if let Some(key) = key {
+        let key = quote_ident(key);
+        steps.push(advice(format!(
+            "draw keys and fetch those rows: … WHERE {key} = ANY (ARRAY(SELECT floor(random() * (SELECT max({key}) FROM {table}))::bigint + 1 \
+             FROM generate_series(1, {draws:.0}))) … LIMIT {wanted:.0}, once more where too few match",
+            draws = DRAWS * node.rows,
+            wanted = node.rows,
+        )));
+    }
+    steps.push(advice(format!(
+        "{table} TABLESAMPLE SYSTEM (…) or BERNOULLI (…) in FROM, which reads a part of the table; or a selection that is drawn once \
+         in a while and kept"
+    )));
+    Some(Shown {
+        cost: at.cost(node),
+        left: by_index(below.rows, DRAWS * node.rows),
+        saw: format!(
+            "{:.0} rows are sorted by {drawn}() for the first {:.0}: it is drawn for each of them, and no index can be in that order.",
+            below.rows, node.rows
+        ),
+        steps,
+        seen: Vec::new(),
+        confidence: Confidence::High,
+    })
+}

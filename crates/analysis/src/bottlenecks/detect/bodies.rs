@@ -1,0 +1,216 @@
+//! What functions are, beyond being called: what their source does in loops, and what they say of their rows.
+
+use pgassay_model::observed::plans::{DEFAULT_ROWS, LoopFacts, Node, Plan};
+
+use super::conditions::words;
+use super::hits::{Hit, Part, joined, with_plans};
+use super::late::source;
+use super::plans::{FEW_ROWS, read_by_scans};
+use super::shapes::{At, Shown};
+use super::{Detector, run, tenths};
+use crate::bottlenecks::evidence::Evidence;
+use crate::bottlenecks::finding::{Confidence, Observation, StepKind};
+use crate::profile::Work;
+
+pub(super) const DETECTORS: &[Detector] = &[
+    run("loop-concatenates", |e| looping(e, concatenates)),
+    run("loop-catches-errors", |e| looping(e, catches)),
+];
+
+/// What the loops of a function do too often.
+struct Told {
+    saw: String,
+    seen: Vec<String>,
+    sure: bool,
+    step: String,
+}
+
+/// What a loop of this function means.
+type Look = fn(&Evidence, &str, &LoopFacts) -> Option<Told>;
+
+/// Statements that call functions whose loops show something.
+fn looping(evidence: &Evidence, look: Look) -> Option<Observation> {
+    let run = evidence.run?;
+    let hits = with_plans(&run, |statement, plan: &Plan| {
+        let mut loops = plan.loops.iter();
+        let told = loops.find_map(|(function, facts)| look(evidence, function, facts))?;
+        let within = evidence.profile.and_then(|p| p.within(Work::Procedural));
+        let part = within.map_or(Part::of_all(1.0), |share| {
+            Part::of_samples(statement, share)
+        });
+        let mut seen = told.seen;
+        seen.extend(within.map(|share| {
+            format!(
+                "{} of the CPU samples in such functions and in what they execute",
+                tenths(share)
+            )
+        }));
+        Some(Hit {
+            statement,
+            part,
+            left: None,
+            saw: told.saw,
+            confidence: match told.sure {
+                true => Confidence::High,
+                false => Confidence::Medium,
+            },
+            evidence: seen,
+            steps: vec![(StepKind::Advice, told.step)],
+        })
+    });
+    joined(&run, hits)
+}
+
+/// The share of the CPU samples in copying memory from which on it is what a loop does.
+const COPYING: f64 = 0.15;
+
+fn concatenates(evidence: &Evidence, function: &str, facts: &LoopFacts) -> Option<Told> {
+    let variable = facts.concatenated.first()?;
+    let copying: Option<f64> = evidence.profile.map(|profile| {
+        let copies = profile
+            .functions
+            .iter()
+            .filter(|f| f.symbol.contains("memcpy") || f.symbol.contains("memmove"));
+        copies.map(|f| f.own_share).sum()
+    });
+    // Short texts are copied in no time.
+    if copying.is_some_and(|share| share < 0.2 * COPYING) {
+        return None;
+    }
+    Some(Told {
+        saw: format!(
+            "{function} puts {variable} together in a loop ({variable} := {variable} || …): each round copies all of it so far, so the \
+             work grows with the square of the rounds."
+        ),
+        seen: copying
+            .map(|share| format!("{} of the CPU samples in copying memory", tenths(share)))
+            .into_iter()
+            .collect(),
+        sure: copying.is_some_and(|share| share >= COPYING),
+        step: format!(
+            "build {variable} by one string_agg(… ORDER BY …) over the query that the loop goes through; where a loop must stay, append to \
+             an array and join it at the end (array_to_string)"
+        ),
+    })
+}
+
+/// Subtransactions a call from which on they are what a function does.
+const SUBTRANSACTIONS: f64 = 10.0;
+
+fn catches(evidence: &Evidence, function: &str, facts: &LoopFacts) -> Option<Told> {
+    let error = facts.caught.first()?;
+    let growth = evidence.run?.observed?.growth.as_ref();
+    // From 13 on, under a name of its version.
+    let caches = growth
+        .map(|growth| growth.slru.as_slice())
+        .unwrap_or_default();
+    let of = caches
+        .iter()
+        .filter(|row| row.name.to_ascii_lowercase().starts_with("subtrans"));
+    let looked: f64 = of
+        .map(|row| row.by("blks_hit") + row.by("blks_zeroed"))
+        .sum();
+    let failed = growth.and_then(|growth| {
+        let mut tables = growth.tables.iter();
+        tables.find(|t| {
+            let (inserted, updated) = (t.by("n_tup_ins"), t.by("n_tup_upd"));
+            inserted >= 100.0 && updated >= 0.5 * inserted && updated <= 1.1 * inserted
+        })
+    });
+    let mut seen = Vec::new();
+    if looked > 0.0 {
+        seen.push(format!(
+            "{looked:.0} look-ups of subtransactions in the measured time"
+        ));
+    }
+    seen.extend(failed.filter(|_| error == "unique_violation").map(|table| {
+        format!(
+            "{}: {:.0} rows inserted and {:.0} updated: of each insert that fails a dead row is left",
+            table.name,
+            table.by("n_tup_ins"),
+            table.by("n_tup_upd")
+        )
+    }));
+    Some(Told {
+        saw: format!(
+            "{function} catches {error} within a loop: each round begins a subtransaction, and rolls it back where the error comes."
+        ),
+        sure: looked >= SUBTRANSACTIONS * 10.0,
+        seen,
+        step: match error.as_str() {
+            "unique_violation" => {
+                "INSERT … ON CONFLICT (key) DO UPDATE (or DO NOTHING) in the place of INSERT and the handler, best for all rows in one \
+                 statement without a loop"
+            }
+            _ => {
+                "ask beforehand what would raise the error, or put the handler around the loop and not into it; best one statement for all \
+                 rows without a loop"
+            }
+        }
+        .to_owned(),
+    })
+}
+
+/// A function in FROM that says nothing of its rows, joined with a table that is read whole for as many as
+/// are taken by default.
+pub(super) fn unsaid(at: &At) -> Option<Shown> {
+    let node = at.node;
+    if !matches!(node.kind.as_str(), "Hash Join" | "Merge Join") {
+        return None;
+    }
+    let [one, other] = node.nodes.get(..2)? else {
+        return None;
+    };
+    let (one, other) = (source(one), source(other));
+    let of = |side: &Node| side.kind == "Function Scan" && side.rows == DEFAULT_ROWS;
+    let (function, scan) = match (of(one), of(other)) {
+        (true, false) => (one, other),
+        (false, true) => (other, one),
+        _ => return None,
+    };
+    let name = function.function.as_deref()?;
+    let signature = at.plan.unsaid_rows.get(name)?;
+    let (table, facts) = (scan.relation.as_ref()?, at.facts(scan)?);
+    let rows = facts.rows.filter(|rows| *rows >= FEW_ROWS)?;
+    let joined = node
+        .conditions
+        .get("Hash Cond")
+        .or_else(|| node.conditions.get("Merge Cond"))?;
+    let mut indexes = facts.indexes.iter().filter(|i| i.valid && !i.partial);
+    let index = indexes.find(|i| {
+        i.first
+            .as_deref()
+            .is_some_and(|first| words(joined).any(|w| w == first))
+    })?;
+    let (scans, each) = read_by_scans(at.run, table)?;
+    if scan.kind != "Seq Scan" || each < 0.3 * rows {
+        return None;
+    }
+    let given = at.statement.counters.as_ref().and_then(|c| c.rows);
+    Some(Shown {
+        cost: at.cost(node),
+        left: None,
+        saw: format!(
+            "The planner takes {name} to give {DEFAULT_ROWS:.0} rows, as any function that says nothing of them, and reads {table} whole, \
+             {rows:.0} rows, to join them, though {} leads to those of one.",
+            index.name
+        ),
+        steps: vec![(
+            StepKind::Sql,
+            format!("ALTER FUNCTION {signature} ROWS 10;   -- as many as it gives on average"),
+        )],
+        seen: [
+            Some(format!(
+                "{scans:.0} sequential scans of {table} in the measured time, {each:.0} rows each"
+            )),
+            given.map(|rows| format!("a call of the statement gives {rows:.1} rows")),
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
+        confidence: match given {
+            Some(rows) if rows <= 0.1 * DEFAULT_ROWS => Confidence::Medium,
+            _ => Confidence::Low,
+        },
+    })
+}

@@ -1,0 +1,85 @@
+//! Statements that PostgreSQL carries out elsewhere than they stand: cursors that outlive their transaction, and
+//! slots that are read without moving.
+
+use super::hits::{Hit, Part, joined, weighty};
+use super::{Detector, run};
+use crate::bottlenecks::evidence::Evidence;
+use crate::bottlenecks::finding::{Confidence, Observation, StepKind};
+use crate::observed::statements::StatementTime;
+
+pub(super) const DETECTORS: &[Detector] = &[
+    run("cursor-with-hold", holdable),
+    run("slot-peeked", peeked),
+];
+
+/// The part of its time that a COMMIT that computes something is running.
+const COMPUTES: f64 = 0.5;
+
+fn declares(statement: &StatementTime) -> bool {
+    let lower = statement.text.to_ascii_lowercase();
+    lower.contains("declare ") && lower.contains("cursor with hold")
+}
+
+fn commits(statement: &StatementTime) -> bool {
+    let verb = statement.text.split([' ', ';']).next().unwrap_or_default();
+    verb.eq_ignore_ascii_case("commit") || verb.eq_ignore_ascii_case("end")
+}
+
+/// What is computed at the end of a transaction for a cursor that is to outlive it.
+fn holdable(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let seen = run.observed?.statements.as_ref()?;
+    let declared = seen.statements.iter().find(|s| declares(s))?;
+    let hits = weighty(&run).filter(|s| (commits(s) || declares(s)) && s.running >= COMPUTES);
+    let hits = hits.map(|statement| Hit {
+        statement,
+        part: Part::of_cpu(statement, 1.0),
+        left: None,
+        saw: "A cursor is declared WITH HOLD: when its transaction ends, all rows of its query are computed and stored, however few are \
+              fetched."
+            .to_owned(),
+        confidence: Confidence::High,
+        evidence: vec![format!("the cursor: {}", declared.named())],
+        steps: vec![
+            (
+                StepKind::Advice,
+                "declare the cursor without HOLD and fetch within the transaction (JDBC: ResultSet.CLOSE_CURSORS_AT_COMMIT)".to_owned(),
+            ),
+            (
+                StepKind::Advice,
+                "or ask for a page at a time: … WHERE (key) > (the last one) ORDER BY key LIMIT n".to_owned(),
+            ),
+        ],
+    });
+    joined(&run, hits.collect())
+}
+
+/// A logical slot that is read again from where it stood.
+fn peeked(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let growth = run.observed?.growth.as_ref();
+    let hits = weighty(&run).filter(|s| s.text.contains("pg_logical_slot_peek_"));
+    let hits = hits.map(|statement| {
+        let held = growth.into_iter().flat_map(|growth| &growth.horizon);
+        let slots = held.filter(|held| held.kind == "replication slot");
+        Hit {
+            statement,
+            part: Part::of_all(1.0),
+            left: None,
+            saw: "A logical slot is read by pg_logical_slot_peek_…, which confirms nothing: each call decodes all of the log since the slot's \
+                  last confirmed position."
+                .to_owned(),
+            confidence: Confidence::Medium,
+            evidence: slots
+                .map(|slot| format!("slot {}, {:.0} transactions behind", slot.name, slot.transactions))
+                .collect(),
+            steps: vec![(
+                StepKind::Advice,
+                "pg_logical_slot_get_changes in the place of peek; or, after the changes have been handed on, SELECT \
+                 pg_replication_slot_advance(slot_name, lsn) with the position of the last one (from 11 on)"
+                    .to_owned(),
+            )],
+        }
+    });
+    joined(&run, hits.collect())
+}

@@ -1,0 +1,262 @@
+//! Rows that are paired with rows that they have nothing to do with: two children of one parent in one join, and
+//! loops that read the same rows again for each row of a side of which one row was expected.
+
+use pgassay_model::observed::growth::Grown;
+use pgassay_model::observed::plans::{Node, RelationFacts};
+use pgassay_text::quote::quote_ident;
+
+use super::conditions::{Compared, aliases, compared, conjuncts};
+use super::plans::FEW_ROWS;
+use super::shapes::{At, Shown, advice};
+use crate::bottlenecks::finding::{Confidence, StepKind};
+
+/// Rows of a product from which on it is a burden.
+const MANY: f64 = 0.1 * FEW_ROWS;
+/// How often something is read again at least, where it was to be read once.
+const AGAIN: f64 = 10.0;
+
+fn table<'a>(at: &At<'a>, name: &str) -> Option<&'a Grown> {
+    let growth = at.run.observed?.growth.as_ref()?;
+    growth.tables.iter().find(|t| t.name == name)
+}
+
+fn scans(grown: &Grown) -> f64 {
+    grown.by("idx_scan") + grown.by("seq_scan")
+}
+
+fn rows(grown: &Grown) -> f64 {
+    grown.by("idx_tup_fetch") + grown.by("seq_tup_read")
+}
+
+fn bare(alias: &str) -> &str {
+    alias.trim_matches('"')
+}
+
+/// The relations of which an aggregate counts different values: `t` and `f` of `count(DISTINCT t.id), count(DISTINCT f.id)`.
+fn counted(output: &str) -> Vec<&str> {
+    let mut found: Vec<&str> = Vec::new();
+    for (at, word) in output.match_indices("(DISTINCT ") {
+        let behind = &output[at + word.len()..];
+        let inner = &behind[..behind.find(')').unwrap_or(behind.len())];
+        for alias in aliases(inner) {
+            if !found.contains(&alias) {
+                found.push(alias);
+            }
+        }
+    }
+    found
+}
+
+/// Whether one of two relations is found by its key from the other: then no row of the other comes twice.
+fn by_key(at: &At, one: &Node, other: &Node) -> bool {
+    let key = |node: &Node, text: &str| {
+        let facts = at.facts(node);
+        facts.is_some_and(|facts| {
+            let of = compared(&format!("{text} = $1"), facts);
+            let mut keys = facts.indexes.iter().filter(|i| i.valid && i.constraint);
+            matches!(of, Some(Compared::Column(column))
+                if keys.any(|i| i.columns.len() == 1 && i.columns[0] == column.trim_matches('"')))
+        })
+    };
+    let names = |text: &str, node: &Node| {
+        let alias = node.alias.as_deref().map(bare);
+        aliases(text).iter().any(|a| Some(bare(a)) == alias)
+    };
+    let all = at.plan.root.all();
+    let conditions = all.iter().flat_map(|(_, n)| n.conditions.iter());
+    let mut parts = conditions
+        .filter(|(name, _)| *name != "Output")
+        .flat_map(|(_, text)| conjuncts(text));
+    parts.any(|part| {
+        let Some((left, right)) = part.split_once(" = ") else {
+            return false;
+        };
+        [(left, right), (right, left)]
+            .iter()
+            .any(|(a, b)| names(a, one) && names(b, other) && (key(one, a) || key(other, b)))
+    })
+}
+
+/// Two children of one parent, each paired with each, and counted apart again.
+pub(super) fn children(at: &At) -> Option<Shown> {
+    let node = at.node;
+    if node.kind != "Aggregate" {
+        return None;
+    }
+    let counted = counted(node.conditions.get("Output")?);
+    let below = node.all();
+    let scan = |alias: &&str| -> Option<&Node> {
+        let mut scans = below.iter().map(|(_, n)| *n);
+        scans.find(|n| n.relation.is_some() && n.alias.as_deref().map(bare) == Some(bare(alias)))
+    };
+    let scans_of: Vec<&Node> = counted.iter().filter_map(scan).collect();
+    let pairs = scans_of.iter().enumerate().flat_map(|(i, one)| {
+        let others = scans_of[i + 1..].iter();
+        others.map(move |other| (*one, *other))
+    });
+    let (one, other) = { pairs }.find(|(one, other)| !by_key(at, one, other))?;
+    let (a, b) = (one.relation.as_deref()?, other.relation.as_deref()?);
+    let calls = at
+        .statement
+        .counters
+        .as_ref()
+        .map(|c| c.calls)
+        .filter(|calls| *calls >= 10.0);
+    let a_call = |name: &str| {
+        Some((
+            scans(table(at, name)?) / calls?,
+            rows(table(at, name)?) / calls?,
+        ))
+    };
+    let most = [(a, a_call(a)), (b, a_call(b))]
+        .into_iter()
+        .filter_map(|(name, seen)| Some((name, seen?)))
+        .max_by(|x, y| x.1.1.total_cmp(&y.1.1));
+    let expected = node.nodes.first().map_or(0.0, |input| input.rows);
+    let read = most.map_or(0.0, |(_, (_, rows))| rows);
+    if expected.max(read) < MANY {
+        return None;
+    }
+    Some(Shown {
+        cost: at.cost(node),
+        left: None,
+        saw: format!(
+            "Rows of {a} and of {b}, which have only their parent in common, are joined with each other: each is paired with each, and \
+             DISTINCT takes the copies away."
+        ),
+        steps: vec![advice(format!(
+            "count each by itself: (SELECT count(*) FROM {a} WHERE …) and (SELECT count(*) FROM {b} WHERE …) in the select list, or each \
+             grouped in a subquery before the join"
+        ))],
+        seen: most
+            .map(|(name, (scans, rows))| {
+                format!("{name} is scanned {scans:.0} times a call, {rows:.0} rows")
+            })
+            .into_iter()
+            .collect(),
+        confidence: match most {
+            Some((_, (scans, _))) if scans >= AGAIN => Confidence::High,
+            _ => Confidence::Medium,
+        },
+    })
+}
+
+/// Columns that a scan compares with values for equality.
+fn equal(scan: &Node, facts: &RelationFacts) -> Vec<String> {
+    let all = scan.all();
+    let conditions = all.iter().flat_map(|(_, n)| n.conditions.iter());
+    let mut found: Vec<String> = Vec::new();
+    for (_, text) in conditions.filter(|(name, _)| *name != "Output" && *name != "Recheck Cond") {
+        for part in conjuncts(text) {
+            let Some(Compared::Column(column)) = compared(part, facts) else {
+                continue;
+            };
+            let column = column.trim_matches('"').to_owned();
+            if !found.contains(&column) {
+                found.push(column);
+            }
+        }
+    }
+    found
+}
+
+/// How often the plans of all statements scan a table.
+fn mentioned(at: &At, table: &str) -> usize {
+    let seen = at.run.observed.and_then(|o| o.statements.as_ref());
+    let plans = seen
+        .into_iter()
+        .flat_map(|s| &s.statements)
+        .filter_map(|s| s.plan.as_ref());
+    let nodes = plans.flat_map(|plan| plan.root.all());
+    nodes
+        .filter(|(_, n)| n.relation.as_deref() == Some(table))
+        .count()
+}
+
+/// A loop over a side of which one row was expected, that reads the same rows of the other each time.
+pub(super) fn looped(at: &At) -> Option<Shown> {
+    let node = at.node;
+    let (outer, inner) = (node.nodes.first()?, node.nodes.get(1)?);
+    if node.kind != "Nested Loop" {
+        return None;
+    }
+    let (driving, driven) = (outer.relation.as_deref()?, inner.relation.as_deref()?);
+    let alias = outer.alias.as_deref().map(bare)?;
+    let asks = inner.all().into_iter().any(|(_, n)| {
+        let conditions = n.conditions.iter().filter(|(name, _)| *name != "Output");
+        conditions
+            .flat_map(|(_, text)| aliases(text))
+            .any(|a| bare(a) == alias)
+    });
+    // Nobody else's scans are counted.
+    if asks || driving == driven || mentioned(at, driving) != 1 || mentioned(at, driven) != 1 {
+        return None;
+    }
+    let (of_outer, of_inner) = (table(at, driving)?, table(at, driven)?);
+    let again = scans(of_inner) / scans(of_outer).max(1.0);
+    let each = rows(of_inner) / scans(of_inner).max(1.0);
+    let expected = outer.rows.max(1.0);
+    if scans(of_outer) < 1.0 || again < AGAIN * expected || again * each < MANY {
+        return None;
+    }
+    let statistics = |name: &str, scan: &Node| -> Option<(StepKind, String)> {
+        let columns = equal(scan, at.facts(scan)?);
+        (columns.len() >= 2).then(|| {
+            let listed: Vec<String> = columns.iter().map(|c| quote_ident(c)).collect();
+            let own = format!(
+                "{}_together",
+                name.rsplit('.').next().unwrap_or(name).trim_matches('"')
+            );
+            (
+                StepKind::Sql,
+                format!(
+                    "CREATE STATISTICS {} (dependencies) ON {} FROM {name}; ANALYZE {name};",
+                    quote_ident(&own),
+                    listed.join(", ")
+                ),
+            )
+        })
+    };
+    let mut steps: Vec<(StepKind, String)> =
+        [statistics(driving, outer), statistics(driven, inner)]
+            .into_iter()
+            .flatten()
+            .collect();
+    if steps.is_empty() {
+        steps.push((
+            StepKind::Sql,
+            format!(
+                "ANALYZE {driving};   -- if that is not enough, with a higher statistics target"
+            ),
+        ));
+    }
+    let by = equal(outer, at.facts(outer)?);
+    let (condition, independent) = match by.len() {
+        0 => ("other conditions than equality".to_owned(), ""),
+        1 => (by.join(", "), ""),
+        _ => (
+            by.join(", "),
+            ", which the planner takes to be independent of each other",
+        ),
+    };
+    Some(Shown {
+        cost: at.cost(node),
+        left: None,
+        saw: format!(
+            "A nested loop reads the same rows of {driven} about {again:.0} times: the planner expects {expected:.0} row{} of {driving}.",
+            if expected > 1.5 { "s" } else { "" }
+        ),
+        steps,
+        seen: vec![
+            format!(
+                "{:.0} scans of {driven} and {:.0} of {driving} in the measured time",
+                scans(of_inner),
+                scans(of_outer)
+            ),
+            format!(
+                "{each:.0} rows of {driven} a scan; {driving} is picked by {condition}{independent}"
+            ),
+        ],
+        confidence: Confidence::High,
+    })
+}

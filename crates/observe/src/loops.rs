@@ -1,0 +1,154 @@
+//! What the source of a function in PL/pgSQL does for each round of a loop: only that is kept of it.
+
+use pgassay_model::observed::plans::LoopFacts;
+use pgassay_text::normalise::normalise;
+use pgassay_text::sql;
+
+/// What a function does within its loops.
+pub(super) fn loops(source: &str) -> LoopFacts {
+    let bare = without_literals(source);
+    let tokens = tokens(&bare);
+    let is = |at: usize, word: &str| {
+        tokens
+            .get(at)
+            .is_some_and(|token| token.eq_ignore_ascii_case(word))
+    };
+    let mut facts = LoopFacts::default();
+    let mut depth = 0_usize;
+    for at in 0..tokens.len() {
+        if is(at, "loop") {
+            match at > 0 && is(at - 1, "end") {
+                true => depth = depth.saturating_sub(1),
+                false => depth += 1,
+            }
+        }
+        if depth == 0 {
+            continue;
+        }
+        // A block that catches errors, and not RAISE EXCEPTION.
+        if is(at, "exception")
+            && is(at + 1, "when")
+            && let Some(error) = tokens.get(at + 2)
+        {
+            keep(&mut facts.caught, error);
+        }
+        let begins = at == 0
+            || [";", "loop", "then", "else", "begin"]
+                .iter()
+                .any(|w| is(at - 1, w));
+        let assigned = is(at + 1, ":=") || is(at + 1, "=");
+        if begins && assigned && is(at + 2, tokens[at]) && is(at + 3, "||") {
+            // An array that is appended to grows in its place.
+            if is_text(&tokens, tokens[at]) {
+                keep(&mut facts.concatenated, tokens[at]);
+            }
+        }
+    }
+    facts
+}
+
+fn keep(kept: &mut Vec<String>, token: &str) {
+    let token = token.to_ascii_lowercase();
+    if !kept.contains(&token) {
+        kept.push(token);
+    }
+}
+
+/// Whether a variable is declared as text, or as what is copied like it.
+fn is_text(tokens: &[&str], variable: &str) -> bool {
+    const COPIED: &[&str] = &[
+        "text",
+        "varchar",
+        "character",
+        "json",
+        "jsonb",
+        "bytea",
+        "xml",
+        "hstore",
+    ];
+    let declared = tokens.windows(3).find(|three| {
+        three[0].eq_ignore_ascii_case(variable)
+            && COPIED.iter().any(|of| three[1].eq_ignore_ascii_case(of))
+    });
+    declared.is_some_and(|three| three[2] != "[")
+}
+
+/// A text in which literals and comments are blanks.
+fn without_literals(source: &str) -> String {
+    let seen = normalise(source);
+    let mut bytes = source.as_bytes().to_vec();
+    for range in seen.values.into_iter().chain(seen.comments) {
+        bytes[range].fill(b' ');
+    }
+    String::from_utf8(bytes).unwrap_or_default()
+}
+
+/// Words, `:=`, `||`, and each other character by itself.
+fn tokens(text: &str) -> Vec<&str> {
+    let bytes = text.as_bytes();
+    let (mut found, mut at) = (Vec::new(), 0);
+    while at < bytes.len() {
+        let length = match bytes[at] {
+            byte if sql::begins_word(byte) => sql::word(&bytes[at..]).max(1),
+            b':' if bytes.get(at + 1) == Some(&b'=') => 2,
+            b'|' if bytes.get(at + 1) == Some(&b'|') => 2,
+            _ => 1,
+        };
+        // What is no word is of one byte each, and these stand in ASCII.
+        if let Some(token) = text.get(at..at + length)
+            && !token.trim().is_empty()
+        {
+            found.push(token);
+        }
+        at += length;
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_that_is_put_together_in_a_loop_is_seen() {
+        let of = |declared: &str, body: &str| {
+            let source =
+                format!("DECLARE a record; out {declared} := ''; BEGIN {body} RETURN out; END");
+            loops(&source).concatenated
+        };
+        let looped = "FOR a IN SELECT 1 LOOP out := out || a.x || 'é; -- '; END LOOP;";
+        assert_eq!(of("text", looped), ["out"]);
+        assert_eq!(of("varchar(9)", &looped.replace(":=", "=")), ["out"]);
+        // Once, or of an array, or of something else.
+        assert!(of("text", "out := out || 'x';").is_empty());
+        assert!(
+            of(
+                "text",
+                "FOR a IN SELECT 1 LOOP NULL; END LOOP; out := out || 'x';"
+            )
+            .is_empty()
+        );
+        assert!(of("text[]", looped).is_empty());
+        assert!(of("int", looped).is_empty());
+        assert!(
+            of(
+                "text",
+                "FOR a IN SELECT 1 LOOP out := a.x || 'x'; END LOOP;"
+            )
+            .is_empty()
+        );
+        assert!(of("text", "/* LOOP */ -- LOOP\n out := out || 'x';").is_empty());
+    }
+
+    #[test]
+    fn errors_that_are_caught_in_a_loop_are_seen() {
+        let block = "BEGIN INSERT INTO t VALUES (1); EXCEPTION WHEN unique_violation THEN UPDATE t SET n = 1; END;";
+        let looped = format!("BEGIN WHILE true LOOP {block} END LOOP; END");
+        assert_eq!(loops(&looped).caught, ["unique_violation"]);
+        assert!(loops(&format!("BEGIN {block} END")).caught.is_empty());
+        let raised = "BEGIN LOOP RAISE EXCEPTION 'when'; END LOOP; END";
+        assert!(loops(raised).caught.is_empty());
+        let outside = "BEGIN LOOP NULL; END LOOP; EXCEPTION WHEN others THEN NULL; END";
+        assert!(loops(outside).caught.is_empty());
+    }
+}
