@@ -13,6 +13,7 @@
 mod choose;
 pub mod differences;
 pub mod document;
+mod levels;
 pub mod made_up;
 pub mod noise;
 mod posterior;

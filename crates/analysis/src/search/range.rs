@@ -6,11 +6,11 @@
 
 use std::collections::BTreeSet;
 
-use nalgebra::{DMatrix, DVector};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::choose::choose;
+use super::levels::Levels;
 use super::noise::Observation;
 use super::posterior::{Hypothesis, Posterior, Prior};
 use crate::stats::simulate::{normal, rng};
@@ -218,7 +218,7 @@ pub fn look(range: &Range, seen: &[Observation], rules: &Rules) -> Look {
         };
     };
     let mut conclusion = conclude(range, &posterior, seen, rules);
-    let next = if seen.len() >= rules.most {
+    let mut next = if seen.len() >= rules.most {
         None
     } else if of_ends < rules.first {
         Some(ends)
@@ -250,7 +250,20 @@ pub fn look(range: &Range, seen: &[Observation], rules: &Rules) -> Look {
             }
         }
     };
+    if conclusion.outcome == Outcome::Found && next.is_none() && seen.len() < rules.most {
+        next = unbounded(&conclusion, seen);
+    }
     Look { next, conclusion }
+}
+
+/// Steps beside the causes, all that lie between two of them, of which no comparison says what they change.
+fn unbounded(conclusion: &Conclusion, seen: &[Observation]) -> Option<(usize, usize)> {
+    let ends = |stretch: &&Stretch| {
+        let pair = (stretch.first - 1, stretch.last);
+        stretch.effect.high.is_infinite() && seen.iter().all(|o| (o.low, o.high) != pair)
+    };
+    let stretch = conclusion.others.iter().find(ends)?;
+    Some((stretch.first - 1, stretch.last))
 }
 
 /// Whether the likeliest set is as likely as was asked for, and can't be narrowed down.
@@ -361,73 +374,6 @@ fn share((part, part_variance): (f64, f64), (whole, whole_variance): (f64, f64))
     }
 }
 
-/// The speed at each measured position by least squares, with nothing assumed about causes.
-struct Levels {
-    levels: DVector<f64>,
-    covariance: Option<DMatrix<f64>>,
-}
-
-impl Levels {
-    fn of(posterior: &Posterior, seen: &[Observation], rules: &Rules) -> Self {
-        let points = &posterior.points;
-        let n = points.len() - 1;
-        let place = |p: usize| points.binary_search(&p).unwrap_or(0);
-        let mut information = DMatrix::<f64>::zeros(n, n);
-        let mut moments = DVector::<f64>::zeros(n);
-        for o in seen {
-            let repeated = seen
-                .iter()
-                .filter(|x| (x.low, x.high) == (o.low, o.high))
-                .count();
-            let between = posterior.block_variance - typical(seen);
-            let variance =
-                o.variance + between.max(0.0) + 2.0 * rules.luck.powi(2) * repeated as f64;
-            let ends = [(place(o.low), -1.0), (place(o.high), 1.0)];
-            // The first position is the reference: its level is 0.
-            let unknown = || {
-                ends.iter()
-                    .filter(|(p, _)| *p > 0)
-                    .map(|(p, sign)| (p - 1, *sign))
-            };
-            for (i, a) in unknown() {
-                moments[i] += a * o.effect / variance;
-                for (j, b) in unknown() {
-                    information[(i, j)] += a * b / variance;
-                }
-            }
-        }
-        let covariance = information.cholesky().map(|factor| factor.inverse());
-        let levels = covariance
-            .as_ref()
-            .map_or_else(|| DVector::zeros(n), |c| c * moments);
-        Self { levels, covariance }
-    }
-
-    /// What some segments change together, with its variance.
-    fn across(&self, segments: &[usize]) -> (f64, f64) {
-        let n = self.levels.len();
-        let mut contrast = DVector::<f64>::zeros(n);
-        for s in segments {
-            contrast[*s] += 1.0;
-            if *s > 0 {
-                contrast[s - 1] -= 1.0;
-            }
-        }
-        let estimate = contrast.dot(&self.levels);
-        let variance = self
-            .covariance
-            .as_ref()
-            .map_or(f64::INFINITY, |c| (c * &contrast).dot(&contrast));
-        (estimate, variance)
-    }
-}
-
-fn typical(seen: &[Observation]) -> f64 {
-    let mut all: Vec<f64> = seen.iter().map(|o| o.variance).collect();
-    all.sort_by(f64::total_cmp);
-    all.get(all.len() / 2).copied().unwrap_or(0.0)
-}
-
 /// What a search is expected to take from the ends on, by searching for made-up causes.
 #[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Forecast {
@@ -509,6 +455,59 @@ mod tests {
                 variance: 1e-8,
             });
         }
+    }
+
+    /// A search for two of forty settings compared these; no comparison joined what lies beside the causes
+    /// to the ends.
+    #[test]
+    fn what_lies_beside_the_causes_is_bounded_before_the_search_ends() {
+        let level = |at: usize| -0.24 * f64::from(at >= 22) - 0.18 * f64::from(at >= 34);
+        let of = |(low, high): (usize, usize)| Observation {
+            low,
+            high,
+            effect: level(high) - level(low),
+            variance: 1e-4,
+        };
+        let pairs = [
+            (0, 40),
+            (0, 40),
+            (0, 40),
+            (0, 40),
+            (0, 20),
+            (0, 30),
+            (25, 35),
+            (22, 32),
+            (21, 33),
+            (21, 34),
+        ];
+        let mut seen: Vec<Observation> = pairs.into_iter().map(of).collect();
+        let mut range = Range::new(40);
+        range.built = (0..=40).collect();
+        let rules = Rules {
+            luck: 0.0,
+            build_cost: 0.0,
+            ..Rules::default()
+        };
+        let first = look(&range, &seen, &rules).conclusion;
+        assert!(
+            (first.total.estimate.ln_1p() + 0.42).abs() < 0.02,
+            "{first:?}"
+        );
+        while let Some(pair) = look(&range, &seen, &rules).next {
+            seen.push(of(pair));
+            assert!(seen.len() < 30, "{pair:?}");
+        }
+        let end = look(&range, &seen, &rules).conclusion;
+        assert_eq!(end.outcome, Outcome::Found);
+        let found: Vec<(usize, usize)> = end.causes.iter().map(|c| (c.first, c.last)).collect();
+        assert_eq!(found, [(22, 22), (34, 34)]);
+        for stretch in &end.others {
+            assert!(stretch.effect.within(0.05), "{stretch:?}");
+        }
+        assert!(
+            end.rest.within(0.1) && end.causes[0].share.high.is_finite(),
+            "{end:?}"
+        );
     }
 
     /// With counts, which hardly vary, the search is a bisection: it builds log₂ of the range.
