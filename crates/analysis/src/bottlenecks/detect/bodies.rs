@@ -188,7 +188,8 @@ pub(super) fn unsaid(at: &At) -> Option<Shown> {
     }
     let given = at.statement.counters.as_ref().and_then(|c| c.rows);
     Some(Shown {
-        cost: at.cost(node),
+        // What stands above the join is made for as many rows, too.
+        cost: at.plan.root.cost,
         left: None,
         saw: format!(
             "The planner takes {name} to give {DEFAULT_ROWS:.0} rows, as any function that says nothing of them, and reads {table} whole, \

@@ -20,9 +20,12 @@ fn declares(statement: &StatementTime) -> bool {
     lower.contains("declare ") && lower.contains("cursor with hold")
 }
 
-fn commits(statement: &StatementTime) -> bool {
+/// What computes the rows, and what throws them away.
+fn ends(statement: &StatementTime) -> bool {
     let verb = statement.text.split([' ', ';']).next().unwrap_or_default();
-    verb.eq_ignore_ascii_case("commit") || verb.eq_ignore_ascii_case("end")
+    ["commit", "end", "close"]
+        .iter()
+        .any(|end| verb.eq_ignore_ascii_case(end))
 }
 
 /// What is computed at the end of a transaction for a cursor that is to outlive it.
@@ -30,7 +33,7 @@ fn holdable(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let seen = run.observed?.statements.as_ref()?;
     let declared = seen.statements.iter().find(|s| declares(s))?;
-    let hits = weighty(&run).filter(|s| (commits(s) || declares(s)) && s.running >= COMPUTES);
+    let hits = weighty(&run).filter(|s| (ends(s) || declares(s)) && s.running >= COMPUTES);
     let hits = hits.map(|statement| Hit {
         statement,
         part: Part::of_cpu(statement, 1.0),

@@ -84,6 +84,11 @@ fn lexing(profile: &Summary) -> f64 {
         "get_object_field_end",
         "get_scalar",
         "get_worker",
+        "get_path_all",
+        "json_object_field",
+        "json_object_field_text",
+        "json_extract_path",
+        "json_extract_path_text",
     ];
     let of = profile
         .functions

@@ -9,6 +9,7 @@ use super::writes::{table, written};
 use super::{Detector, run, tenths};
 use crate::bottlenecks::evidence::Evidence;
 use crate::bottlenecks::finding::{Confidence, Observation, StepKind};
+use crate::profile::Class;
 
 pub(super) const DETECTORS: &[Detector] = &[
     run("rows-locked-unchanged", locked),
@@ -32,6 +33,14 @@ fn locks(text: &str) -> Option<&'static str> {
     WAYS.iter().copied().find(|way| upper.contains(way))
 }
 
+/// CPU time that a transaction which writes nothing does without, by what it is spent on.
+const LOGGING: &[Class] = &[
+    Class::Io,
+    Class::KernelWakeUp,
+    Class::Lwlock,
+    Class::Transaction,
+    Class::Wal,
+];
 /// Changes for each locking statement below which the locks are for none.
 const HARDLY_ANY: f64 = 0.01;
 
@@ -61,10 +70,19 @@ fn locked(evidence: &Evidence) -> Option<Observation> {
             let (kind, event) = wait.split_once(':').unwrap_or_default();
             is_of(kind, event, WAL_FLUSH)
         });
+        // Writing the log, flushing it, and sleeping until that is done take CPU time, too.
+        let spent: f64 = evidence.profile.map_or(0.0, |profile| {
+            let of = LOGGING.iter().map(|class| profile.class(*class));
+            of.sum()
+        });
+        let part = match spent > 0.0 {
+            true => flushes.and(Part::of_samples(statement, spent)),
+            false => flushes,
+        };
         let logged = statement.counters.as_ref().and_then(|c| c.wal_bytes);
         Some(Hit {
             statement,
-            part: flushes,
+            part,
             left: None,
             saw: format!(
                 "Rows of {name} are read with {way}, and nothing is changed: each lock writes the row's page and the log, and its \
