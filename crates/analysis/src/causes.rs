@@ -5,12 +5,14 @@ use crate::bottlenecks::{
     Cause, Finding, Part, SeenBy, Severity, cause, find, invalidates, known_gain, measures, weights,
 };
 use crate::check::CheckReport;
-use crate::measuring;
+use crate::{measuring, metrics};
 
 /// What is left of an expectation that nobody has measured here.
 const NOT_MEASURED: f64 = 0.5;
 /// The gain below which what the loads bound is no cause of theirs.
 const NOTHING: f64 = 0.01;
+/// The part of the busy CPUs below which it does not matter who else has them.
+const FEW: f64 = 0.1;
 
 /// All causes of weight, the one that is expected to cost most first.
 pub fn causes(analysis: &Analysis) -> Vec<Cause> {
@@ -56,9 +58,11 @@ pub fn causes(analysis: &Analysis) -> Vec<Cause> {
             }
         }
     }
-    let unmeasured = audit
-        .into_iter()
-        .filter(|f| f.severity >= Severity::Medium && !measured.contains(&f.id.as_str()));
+    let unmeasured = audit.into_iter().filter(|f| {
+        f.severity >= Severity::Medium
+            && !measured.contains(&f.id.as_str())
+            && !(f.id == OTHERS && beside_nobody(analysis))
+    });
     causes.extend(unmeasured.filter_map(|f| {
         let known = known_gain(f) * NOT_MEASURED;
         match find(&f.id).and_then(|entry| spent(analysis, entry.costs)) {
@@ -77,6 +81,23 @@ pub fn causes(analysis: &Analysis) -> Vec<Cause> {
             .and_then(|finding| measuring::command(analysis, cause, finding));
     }
     causes
+}
+
+/// The entry of CPUs that other programs take.
+const OTHERS: &str = "cpu-others";
+
+/// Whether loads show that hardly anybody else kept the CPUs busy, whatever the second of the audit was like: they
+/// were there for longer.
+fn beside_nobody(analysis: &Analysis) -> bool {
+    let arms = analysis.stages.iter().flat_map(|stage| &stage.arms);
+    let mut others = arms.flat_map(|arm| &arm.points).filter_map(|point| {
+        let seen = |metric| Some(point.estimate(metric)?.estimate);
+        let machine = seen(metrics::MACHINE_CPUS)?;
+        let server = seen(metrics::SERVER_CPUS)?;
+        Some((machine - server - seen(metrics::CLIENT_CPUS)?) / machine.max(f64::MIN_POSITIVE))
+    });
+    let first = others.next();
+    first.is_some_and(|first| first < FEW && others.all(|part| part < FEW))
 }
 
 /// The largest share of their time in transactions that sessions spent in these parts, of all points
@@ -151,18 +172,20 @@ mod tests {
     use crate::profile::tree::CallTree;
     use serde_json::Value;
 
-    use pgassay_model::facts::Facts;
+    use pgassay_model::facts::{self, Facts};
     use pgassay_model::reading::Reading;
     use pgassay_model::record::RecordedRun;
 
     use super::*;
     use crate::analysis::StageAnalysis;
+    use crate::bottlenecks::detect::tests::scaling;
     use crate::bottlenecks::finding::{Basis, Circumstances, Observation};
     use crate::check;
     use crate::diagnose::{Diagnosis, SCHEMA};
     use crate::measured::StageArm;
     use crate::observed::waits::{WaitAnalysis, WaitEvent};
     use crate::observed::{ArmObserved, Budget, PointObserved};
+    use crate::stats::Estimate;
 
     const RECORDED: &str = include_str!("../tests/check/recorded/debian12-pg15.json");
 
@@ -318,6 +341,46 @@ mod tests {
         let some = with_time(0.03, 0.9, &[]);
         let pages = some.iter().find(|cause| cause.id == "huge-pages").unwrap();
         assert!((pages.expected_gain - 0.03).abs() < 1e-9, "{pages:?}");
+    }
+
+    /// The second of the audit and the windows of a load are held against each other.
+    #[test]
+    fn who_is_not_there_during_the_load_takes_no_cpu_from_it() {
+        let of = |server: f64| {
+            let mut analysis = crate::analyse(&scaling::run(0.0, |_| 0.8));
+            for point in &mut analysis.stages[0].arms[0].points {
+                let cpus = |value: f64| Estimate {
+                    estimate: value,
+                    ..point.throughput_tps.clone()
+                };
+                let seen = [
+                    (metrics::MACHINE_CPUS, cpus(1.98)),
+                    (metrics::SERVER_CPUS, cpus(server)),
+                    (metrics::CLIENT_CPUS, cpus(0.01)),
+                ];
+                point.metrics.extend(seen);
+            }
+            let mut facts: Facts = serde_json::from_str(RECORDED).unwrap();
+            for (name, text) in [
+                (facts::MACHINE_AT_FIRST, "cpu  1000 0 500 9000 0 0 0 0 0 0"),
+                (facts::MACHINE_LATER, "cpu  1198 0 500 9002 0 0 0 0 0 0"),
+                (facts::PROCESSES_AT_FIRST, "100 0 0 1\n101 5000000000 0 10"),
+                (
+                    facts::PROCESSES_LATER,
+                    "100 0 0 1\n101 5600000000 1500000000 20",
+                ),
+                (facts::NANOSECONDS_BETWEEN, "1000000000"),
+            ] {
+                facts
+                    .process
+                    .insert(name.into(), Reading::Text(text.into()));
+            }
+            analysis.check = Some(check::check(&facts));
+            let causes = causes(&analysis);
+            causes.iter().any(|cause| cause.id == OTHERS)
+        };
+        assert!(of(0.63));
+        assert!(!of(1.93));
     }
 
     #[test]

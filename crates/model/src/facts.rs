@@ -20,6 +20,10 @@ pub const MACHINE_LATER: &str = "/proc/stat later";
 pub const PROCESSES_AT_FIRST: &str = "schedstat of the processes at first";
 /// The same later.
 pub const PROCESSES_LATER: &str = "schedstat of the processes later";
+/// CPU time that processes which had ended by then had used, in ticks: the first process' account of its children.
+pub const ENDED_AT_FIRST: &str = "ticks of the ended processes at first";
+/// The same later.
+pub const ENDED_LATER: &str = "ticks of the ended processes later";
 /// Bytes that the server had written into its log at first.
 pub const LOG_AT_FIRST: &str = "bytes of the log at first";
 /// The same later.

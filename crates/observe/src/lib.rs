@@ -40,6 +40,7 @@ use pgassay_pgwire::Session;
 
 pub use log_size::log_bytes;
 pub use pmu::Events;
+pub use sched::ended_ticks;
 pub use server::{Known, childrens_ticks, field as status_field, processes};
 pub use waits::WaitSampler;
 pub use watch::{Choice, Observers};

@@ -55,12 +55,20 @@ fn switches(scene: &mut Scene) -> Reading {
 
 /// What the first process' children had used of the CPUs when they ended, in ticks.
 fn ended(scene: &mut Scene) -> Reading {
-    let read = scene.postmaster.clone().and_then(|pid| {
-        let path = format!("/proc/{pid}/stat");
-        let stat = std::fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?;
+    match &scene.postmaster {
+        Ok(postmaster) => ended_ticks(*postmaster),
+        Err(why) => Reading::Unavailable(why.clone()),
+    }
+}
+
+/// The same of a server by its first process.
+pub fn ended_ticks(postmaster: u32) -> Reading {
+    let path = format!("/proc/{postmaster}/stat");
+    let stat = std::fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"));
+    let ticks = stat.and_then(|stat| {
         server::childrens_ticks(&stat).ok_or_else(|| format!("{path} does not hold cutime, cstime"))
     });
-    match read {
+    match ticks {
         Ok(ticks) => Reading::Text(ticks.to_string()),
         Err(why) => Reading::Unavailable(why),
     }

@@ -29,6 +29,14 @@ pub fn server_cpu_ns(sample: &Sample) -> Option<u64> {
         .then_some(grown)
 }
 
+/// Whether a process of the window's beginning had gone by its end, from
+/// [`pgassay_model::samplers::SERVER_SCHEDSTAT`].
+pub fn has_ended(times: &Sample) -> bool {
+    let of = |reading: &Reading| fields(reading.text().unwrap_or_default());
+    let (before, after) = (of(&times.before), of(&times.after));
+    before.keys().any(|pid| !after.contains_key(pid))
+}
+
 /// CPU time of processes that ended within a window, nanoseconds, from [`pgassay_model::samplers::SERVER_ENDED`] and
 /// [`pgassay_model::samplers::SERVER_SCHEDSTAT`]: what the first process' children had used when they ended, less what those
 /// that were there before had used by then. To 10 ms.

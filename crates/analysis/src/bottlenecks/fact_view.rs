@@ -346,13 +346,23 @@ impl<'a> FactView<'a> {
         };
         let machine = sample(facts::MACHINE_AT_FIRST, facts::MACHINE_LATER)?;
         let server = sample(facts::PROCESSES_AT_FIRST, facts::PROCESSES_LATER)?;
+        // Sessions and workers that came and went are in the first process' account alone.
+        let ended = match sample(facts::ENDED_AT_FIRST, facts::ENDED_LATER) {
+            Ok(ended) => samples::ended_cpu_ns(&ended, &server),
+            Err(_) if samples::has_ended(&server) => {
+                return could_not_see(
+                    "processes of the server ended meanwhile, and what they had used was not recorded",
+                );
+            }
+            Err(_) => Some(0),
+        };
         let seconds = server.elapsed_ns as f64 / 1e9;
         let read = || {
             let each_second = |ns: u64| (seconds > 0.0).then(|| ns as f64 / 1e9 / seconds);
             let cpu = samples::host_cpu(&machine).filter(|cpu| cpu.total > 0.0)?;
             Some(Moment {
                 busy: cpu.busy / cpu.total,
-                server: each_second(samples::server_cpu_ns(&server)?)?,
+                server: each_second(samples::server_cpu_ns(&server)? + ended?)?,
                 ready: each_second(samples::run_queue_ns(&server)?)?,
             })
         };

@@ -159,11 +159,13 @@ const MOMENT: Duration = Duration::from_secs(1);
 /// processes before it and after it. It waits for that second.
 pub fn over_a_moment(postmaster: u32) -> BTreeMap<String, Reading> {
     let begun = Instant::now();
+    let ended = pgassay_observe::ended_ticks(postmaster);
     let (machine, processes) = pgassay_observe::cpu_accounts(postmaster);
     let log = pgassay_observe::log_bytes(postmaster);
     thread::sleep(MOMENT);
     let log_later = pgassay_observe::log_bytes(postmaster);
     let (machine_later, processes_later) = pgassay_observe::cpu_accounts(postmaster);
+    let ended_later = pgassay_observe::ended_ticks(postmaster);
     let elapsed = begun.elapsed().as_nanos().to_string();
     let named = |name: &str, reading| (name.to_owned(), reading);
     BTreeMap::from([
@@ -171,6 +173,8 @@ pub fn over_a_moment(postmaster: u32) -> BTreeMap<String, Reading> {
         named(facts::MACHINE_LATER, machine_later),
         named(facts::PROCESSES_AT_FIRST, processes),
         named(facts::PROCESSES_LATER, processes_later),
+        named(facts::ENDED_AT_FIRST, ended),
+        named(facts::ENDED_LATER, ended_later),
         named(facts::LOG_AT_FIRST, log),
         named(facts::LOG_LATER, log_later),
         named(facts::NANOSECONDS_BETWEEN, Reading::Text(elapsed)),
