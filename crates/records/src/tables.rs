@@ -273,7 +273,7 @@ table! {
         place: Option<i64>,
         /// The part of all time that the remedy is expected to win, as the ranking takes it, 0 to 1.
         expected_gain: Option<f64>,
-        /// The part that is won at most, 0 to 1.
+        /// The part that is won without the time that is spent there, all else staying as it is, 0 to 1.
         gain_at_most: Option<f64>,
         /// The steps of the remedy, a line each.
         remedy: String,

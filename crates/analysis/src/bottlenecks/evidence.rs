@@ -11,7 +11,7 @@ use crate::{metrics, number};
 use pgassay_model::workload::{Pace, WorkloadPlan};
 
 /// Other programs' share of the CPUs from which on it is no longer the machine's own housekeeping.
-const OTHERS: f64 = 0.1;
+pub(super) const OTHERS: f64 = 0.1;
 
 /// What is known of a server under load.
 #[derive(Debug, Clone, Copy, Default)]

@@ -127,8 +127,9 @@ pub struct Finding {
     /// Further figures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<String>,
-    /// The part of all time that would be won if the cause were gone altogether, 0 to 1: an
-    /// upper bound. None if nothing can be said.
+    /// The part of all time that would be won if the time that is spent there were gone and all else stayed as it
+    /// is, 0 to 1. A remedy that leaves a part of it wins less, one that spares other work, too, wins more. None if
+    /// nothing can be said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gain_at_most: Option<f64>,
     /// The part of all time that the remedy is expected to win, 0 to 1, where more is known than the
@@ -138,6 +139,10 @@ pub struct Finding {
     /// What that expectation rests on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gain_rests_on: Option<String>,
+    /// The part of all time that it is ordered by, 0 to 1, where that says nothing of what a remedy wins: of full
+    /// CPUs, the work itself may vanish.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_share: Option<f64>,
     /// Whether the gain is less than the time that it would free, for want of CPUs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub limited_by_cpus: bool,
@@ -187,7 +192,7 @@ pub(super) const LITTLE: f64 = 0.1;
 pub(super) const FULL: f64 = 0.85;
 
 impl Circumstances {
-    /// The part of all time that would be won at most without this share, and whether it is
+    /// The part of all time that would be won without this share, all else staying as it is, and whether it is
     /// less than the share for want of CPUs: what waits now would run then, and needs one. `of_cpu` is
     /// the share of the server's CPU time that goes with a share of statements or of waits.
     fn gain(&self, basis: Basis, share: f64, of_cpu: Option<f64>) -> (f64, bool) {
@@ -284,9 +289,10 @@ impl Finding {
             basis: seen.basis,
             saw,
             evidence: seen.evidence,
-            gain_at_most: gain.map(|(gain, _)| gain),
+            gain_at_most: gain.map(|(gain, _)| gain).filter(|_| !seen.open),
             gain_expected: expected,
             gain_rests_on: rests_on,
+            time_share: gain.map(|(gain, _)| gain).filter(|_| seen.open),
             limited_by_cpus: gain.is_some_and(|(_, limited)| limited),
             budget_share: seen.covers.or_else(|| seen.share.and_then(of_budget)),
             symptom_of: seen.symptom_of.map(str::to_owned),
@@ -325,19 +331,25 @@ impl Finding {
         }
     }
 
-    /// The part of all time that removing it wins: as expected, else at most; none if nothing can be
-    /// said.
+    /// The part of all time that findings are ordered by: what is expected to be won, else what is won without the
+    /// time that is spent there, else that time; none if nothing can be said.
     pub fn gain(&self) -> Option<f64> {
+        self.said().or(self.time_share)
+    }
+
+    /// The part of all time that a figure is told for.
+    fn said(&self) -> Option<f64> {
         self.gain_expected.or(self.gain_at_most)
     }
 
-    /// `up to 1.30 times the throughput`; none if nothing can be said, or nothing would be gained.
+    /// `about 1.30 times the throughput`, `worth …` of the time alone; none if nothing can be said, or nothing would
+    /// be gained.
     pub fn gain_in_brief(&self) -> Option<String> {
-        let factor = 1.0 / (1.0 - self.gain()?);
+        let factor = 1.0 / (1.0 - self.said()?);
         let about = if self.gain_expected.is_some() {
             "about"
         } else {
-            "up to"
+            "worth"
         };
         // Beyond that the figure says nothing.
         (1.005..20.0)
@@ -347,7 +359,7 @@ impl Finding {
 
     /// The gain in words; none if nothing can be said.
     pub fn gain_in_words(&self) -> Option<String> {
-        let share = self.gain()?;
+        let share = self.said()?;
         Some(if share >= 0.95 {
             "nearly all of the time is spent there".to_owned()
         } else if share < 0.005 && self.limited_by_cpus {
@@ -355,19 +367,16 @@ impl Finding {
                 .to_owned()
         } else {
             let limited = if self.limited_by_cpus {
-                "; the CPUs have no room for more"
+                ", where the CPUs are full"
             } else {
                 ""
             };
             let how = if self.gain_expected.is_some() {
-                "would be about"
+                "without it, throughput would be about"
             } else {
-                "could be at most"
+                "without that time and with all else as it is, throughput would be"
             };
-            format!(
-                "without it, throughput {how} {:.2} times as high{limited}",
-                1.0 / (1.0 - share)
-            )
+            format!("{how} {:.2} times as high{limited}", 1.0 / (1.0 - share))
         })
     }
 }
@@ -439,6 +448,8 @@ pub struct Observation {
     pub(super) version_at_most: Option<u32>,
     /// What it is a symptom of.
     pub(super) symptom_of: Option<&'static str>,
+    /// Whether its share says nothing of what a remedy wins.
+    pub(super) open: bool,
     /// The share of the sessions' time in transactions that it accounts for, if that is not the
     /// share itself.
     pub(super) covers: Option<f64>,
@@ -470,6 +481,7 @@ impl Observation {
             sources: Vec::new(),
             version_at_most: None,
             symptom_of: None,
+            open: false,
             covers: None,
         }
     }
@@ -508,6 +520,12 @@ impl Observation {
             part: part.clamp(0.0, 1.0),
             rests_on: rests_on.into(),
         });
+        self
+    }
+
+    /// The same, with a share that says nothing of what a remedy wins: it may win more than that time.
+    pub(super) fn open(mut self) -> Self {
+        self.open = true;
         self
     }
 

@@ -150,6 +150,7 @@ fn command(analysis: &Analysis, counterpart: Counterpart) -> Option<Vec<String>>
         gain_at_most: None,
         gain_expected: None,
         gain_rests_on: None,
+        time_share: None,
         limited_by_cpus: false,
         budget_share: None,
         symptom_of: None,

@@ -273,7 +273,7 @@ impl FindingBlock {
         format!("{} confidence", self.finding.confidence.name())
     }
 
-    /// `select-only, high confidence, up to 1.30 times the throughput`: what qualifies it in a list.
+    /// `select-only, high confidence, worth 1.30 times the throughput`: what qualifies it in a list.
     pub fn in_brief(&self) -> String {
         let seen_by = match self.finding.basis.is_measured() {
             true => self.under.clone(),
@@ -299,7 +299,9 @@ impl FindingBlock {
                 Some(rests_on) => {
                     format!("An estimate from this measurement: {gain}. It rests on: {rests_on}.")
                 }
-                None => format!("An upper bound from this measurement: {gain}."),
+                None => format!(
+                    "From the time that is spent there: {gain}. A remedy that spares other work, too, wins more."
+                ),
             },
             None => self.finding.impact.clone(),
         }

@@ -101,7 +101,7 @@ fn of_findings(diagnosis: &Diagnosis) -> Vec<String> {
     weighty().map(in_short).collect()
 }
 
-/// `Commits wait for the WAL flush: 62.5 % of the sessions' time, up to 1.12 times the throughput.`
+/// `Commits wait for the WAL flush: 62.5 % of the sessions' time, worth 1.12 times the throughput.`
 fn in_short(finding: &Finding) -> String {
     let share = finding.budget_share.filter(|share| *share >= 0.0005);
     let share = share.map(|share| format!("{:.1} % of the sessions' time", 100.0 * share));

@@ -3,8 +3,8 @@
 use pgassay_model::observed::plans::{Node, Plan};
 
 use super::hits::weighty;
-use super::{Detector, facts, run, tenths};
-use crate::bottlenecks::evidence::{Evidence, RunEvidence};
+use super::{Detector, facts, run, tenths, waits};
+use crate::bottlenecks::evidence::{Evidence, OTHERS, RunEvidence};
 use crate::bottlenecks::fact_view::{FactView, Moment};
 use crate::bottlenecks::finding::{
     Basis, Confidence, FULL, Judged, NotJudged, Observation, Severity, passed,
@@ -35,6 +35,11 @@ const LIST: &str = "ps -eo pcpu,pid,args --sort=-pcpu | head   # what runs besid
 /// gaps: a CPU is idle while the session that it is to run is being woken. Seen on two virtual CPUs that nobody
 /// else used: 0.82 to 0.86 with 2.5 sessions waiting.
 const CONFINED: f64 = 0.75;
+/// What CPUs mean that are nearly full, and those of which some are idle.
+const NEARLY: &str = "Sessions that could go on wait for a CPU most of the time: one becomes idle for the moments in \
+                      which the session that it is to run is woken. Throughput is near what the CPUs can do.";
+const FEWER: &str = "Sessions that could go on wait although a CPU is idle on average: either they may not run on all \
+                     of them (CPU affinity, a control group's cpuset), or they become ready at the same moment.";
 /// Functions and libraries that the evidence names.
 const NAMED: usize = 5;
 
@@ -54,7 +59,7 @@ fn saturated(evidence: &Evidence) -> Option<Observation> {
     if run.held_back().is_some() || full && mostly_others(run.server_cpus(), others) {
         return None;
     }
-    let of_others = if others >= 0.25 * busy {
+    let of_others = if others >= OTHERS * cpus {
         let than = if run.is_own_load() {
             "the server"
         } else {
@@ -70,10 +75,8 @@ fn saturated(evidence: &Evidence) -> Option<Observation> {
             if waiting < if full { NOTABLE } else { MUCH } {
                 return None;
             }
-            // Sessions that queue for a lock are let go together, and wait for a CPU in between.
-            let in_bursts = run.wait_share(|kind, _| kind == "Lock").unwrap_or(0.0) >= NOTABLE;
             let confined = busy < CONFINED * cpus;
-            if confined && in_bursts {
+            if confined && in_bursts(&run) {
                 return None;
             }
             let saw = if !confined {
@@ -90,13 +93,20 @@ fn saturated(evidence: &Evidence) -> Option<Observation> {
             } else {
                 format!(
                     "Sessions spend {} of their time in transactions waiting for a CPU, although only \
-                     {busy:.2} of {cpus:.0} are busy: something confines them to fewer.",
+                     {busy:.2} of {cpus:.0} are busy{of_others}: they may be confined to fewer.",
                     tenths(waiting)
                 )
             };
-            // With a CPU for each of them, that time would be gone.
+            // With a CPU for each of them, that time would be gone; with less to do, more than that.
             let gain = run.of_cycle(waiting);
-            let seen = Observation::measured(Basis::MachineTime, Some(gain), saw).covers(waiting);
+            let seen = Observation::measured(Basis::MachineTime, Some(gain), saw)
+                .covers(waiting)
+                .open();
+            let seen = match (full, confined) {
+                (true, _) => seen,
+                (false, false) => seen.means(NEARLY),
+                (false, true) => seen.means(FEWER).confidence(Confidence::Medium),
+            };
             let seen = seen.seen(format!(
                 "of {:.2} sessions {:.2} ran on a CPU and {:.2} waited for one",
                 budget.sessions, budget.on_cpu, budget.ready
@@ -122,6 +132,15 @@ fn saturated(evidence: &Evidence) -> Option<Observation> {
         Some(profile) => seen.all_seen(spent(profile)),
         None => seen.seen("no CPU samples, which would name what takes them (--observe perf)"),
     })
+}
+
+/// Whether sessions are let go together, so that they wait for a CPU while there is none too few on average: those
+/// that queue for a lock of any kind, and for the log, which one of them flushes for all.
+fn in_bursts(run: &RunEvidence) -> bool {
+    let queued = |kind: &str, event: &str| {
+        kind == "Lock" || kind.starts_with("LWLock") || waits::is_of(kind, event, waits::WAL_FLUSH)
+    };
+    run.wait_share(queued).unwrap_or(0.0) >= NOTABLE
 }
 
 /// Whether it is other programs above all that keep CPUs busy.

@@ -115,6 +115,7 @@ fn at_wait(evidence: &Evidence, run: &RunEvidence, wait: &Wait) -> Option<Named>
         .all_seen(waits::who(run, at));
     if let Some(meaning) = meaning {
         seen = seen.symptom_of(meaning.symptom_of);
+        seen = by_setting(evidence, run, meaning.symptom_of, seen);
     }
     if let Some(entry) = waits::entry_of(&wait.kind, &wait.event) {
         seen = seen.shell(format!(
@@ -134,6 +135,26 @@ fn at_wait(evidence: &Evidence, run: &RunEvidence, wait: &Wait) -> Option<Named>
         title: format!("Waits at {name}"),
         seen,
     })
+}
+
+/// Where it is a setting that has sessions wait: its value, and how it comes back to what the server comes with.
+fn by_setting(
+    evidence: &Evidence,
+    run: &RunEvidence,
+    name: &str,
+    seen: Observation,
+) -> Observation {
+    let Some(value) = run.setting(name) else {
+        return seen;
+    };
+    let source = evidence.value_and_source(name).map(|(_, source)| source);
+    let seen = seen.seen(format!("{name} = {value}"));
+    match source {
+        None | Some("default" | "override") => seen,
+        Some(_) => seen.sql(format!(
+            "ALTER SYSTEM RESET {name}; SELECT pg_reload_conf();"
+        )),
+    }
 }
 
 /// What is locked that sessions wait for at this event, that of most of them first.
