@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// The reads of one line of /proc/diskstats.
+/// The reads of one line of /proc/diskstats, and what was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskLine {
     /// Requests completed.
@@ -13,6 +13,8 @@ pub struct DiskLine {
     pub sectors: u64,
     /// Milliseconds that requests were under way, reads and writes, the sum over all of them.
     pub waited_ms: u64,
+    /// Sectors written.
+    pub written_sectors: u64,
 }
 
 impl DiskLine {
@@ -32,6 +34,7 @@ impl DiskLine {
                     merged: number(4)?,
                     sectors: number(5)?,
                     waited_ms: number(13)?,
+                    written_sectors: number(9)?,
                 };
                 Some((fields[2].to_owned(), line))
             })
@@ -148,6 +151,8 @@ pub struct ProcessIo {
     pub read_bytes: u64,
     /// Bytes that it asked for by read(2) and the like, cached or not.
     pub asked_bytes: u64,
+    /// Bytes that it had written to devices, now or later; 0 where the kernel does not say.
+    pub write_bytes: u64,
 }
 
 impl ProcessIo {
@@ -169,6 +174,7 @@ impl ProcessIo {
                     Self {
                         read_bytes: of("read_bytes")?,
                         asked_bytes: of("rchar")?,
+                        write_bytes: of("write_bytes").unwrap_or(0),
                     },
                 ))
             })
@@ -195,7 +201,8 @@ mod tests {
                 requests: 4_283_157,
                 merged: 167_655,
                 sectors: 170_937_570,
-                waited_ms: 8_604_698
+                waited_ms: 8_604_698,
+                written_sectors: 330_725_328
             }
         );
         assert_eq!(lines["sda1"].sectors, 80);

@@ -166,6 +166,7 @@ fn analyse_stage(scope: &Scope, stage: &Stage, host: &HostSummary) -> StageAnaly
                 &trials,
                 run.symbols.get(&index),
                 host.cpus,
+                run.storage.get(&index),
             ),
         }
     });

@@ -3,6 +3,7 @@
 use super::finding::{Circumstances, FULL};
 use crate::host::HostSummary;
 use crate::measured::{ArmAnalysis, PointAnalysis, StageArm};
+use crate::observed::statements::Elsewhere;
 use crate::observed::{Budget, PointObserved, WaitAnalysis};
 use crate::profile::Summary;
 use crate::server::{Setting, SettingsOf};
@@ -215,9 +216,33 @@ impl<'a> RunEvidence<'a> {
     /// What shares of waits are shares of.
     pub(super) fn whole(&self) -> &'static str {
         match self.budget() {
-            Some(budget) if budget.off.is_some() => "the sessions' time in transactions",
+            Some(budget) if budget.off.is_some() => match self.elsewhere() {
+                Some(_) => "the time in transactions of the load's sessions",
+                None => "the sessions' time in transactions",
+            },
             _ => "the time of sessions in a statement",
         }
+    }
+
+    /// Statements of other sessions than the load's, where they have a part of the execution time that shows.
+    pub(super) fn elsewhere(&self) -> Option<&'a Elsewhere> {
+        // Statements within functions are counted with the one that calls them, and once more.
+        if self.setting("pg_stat_statements.track") == Some("all") || self.is_own_load() {
+            return None;
+        }
+        let elsewhere = self.observed?.statements.as_ref()?.elsewhere.as_ref()?;
+        (elsewhere.share >= OTHERS).then_some(elsewhere)
+    }
+
+    /// `Other programs kept 0.45 of 2 CPUs busy meanwhile …`, where they did so that it shows.
+    pub(crate) fn disturbed(&self) -> Option<String> {
+        let cpus = f64::from(self.host.cpus?);
+        let others = self.other_cpus()?;
+        (others >= OTHERS * cpus).then(|| {
+            format!(
+                "Other programs kept {others:.2} of {cpus:.0} CPUs busy meanwhile: these are figures of a disturbed machine."
+            )
+        })
     }
 
     /// The value of one of the server's settings.

@@ -367,7 +367,7 @@ impl Finding {
                 .to_owned()
         } else {
             let limited = if self.limited_by_cpus {
-                ", where the CPUs are full"
+                "; the CPUs would then be full"
             } else {
                 ""
             };

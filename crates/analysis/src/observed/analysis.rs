@@ -10,6 +10,7 @@ use pgassay_model::observed::{Observed, Unavailable};
 use pgassay_model::plan::{DriverConfig, Stage};
 use pgassay_model::reading::{Reading, Sample};
 use pgassay_model::samplers;
+use pgassay_model::storage::Storage;
 use pgassay_model::trial::Trial;
 use pgassay_readings::profile::Profile;
 use pgassay_readings::samples;
@@ -193,6 +194,7 @@ pub fn analyse(
     trials: &[&Trial],
     symbols: Option<&SymbolTable>,
     cpus: Option<u32>,
+    storage: Option<&Storage>,
 ) -> Option<ArmObserved> {
     let seen = trials.iter().filter(|t| t.observed.is_some());
     let windows: Vec<Window> = seen.filter_map(|trial| Window::of(trial, stage)).collect();
@@ -217,7 +219,7 @@ pub fn analyse(
         .into_iter()
         .map(|((load, clients), of)| {
             let own_load = stage.driver == DriverConfig::OwnLoad;
-            analyse_point((load, own_load), clients, &of, symbols, &plans)
+            analyse_point((load, own_load), clients, &of, (symbols, storage), &plans)
         })
         .collect();
     let profile = stacks::profile(seen().filter_map(|(o, _)| o.stacks.as_ref()), symbols);
@@ -280,7 +282,7 @@ fn analyse_point(
     (load, own_load): (Option<&str>, bool),
     clients: u32,
     windows: &[&Window],
-    symbols: &SymbolTable,
+    (symbols, storage): (&SymbolTable, Option<&Storage>),
     plans: &BTreeMap<String, Result<Plan, String>>,
 ) -> PointObserved {
     let observed = || windows.iter().filter_map(|w| w.observed);
@@ -309,7 +311,7 @@ fn analyse_point(
         budget: budget.ok(),
         statements,
         growth: grown,
-        counters: counters::analyse(windows.iter().map(|w| (w.samples, w.window_ns))),
+        counters: counters::analyse(windows.iter().map(|w| (w.samples, w.window_ns)), storage),
         blockers: blockers::joined(observed().filter_map(|o| o.blockers.as_ref())),
         waits,
         scheduling: scheduling(windows),

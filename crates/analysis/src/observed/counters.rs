@@ -8,6 +8,8 @@ use serde_json::Value;
 
 use pgassay_model::reading::Sample;
 use pgassay_model::samplers;
+use pgassay_model::storage::Storage;
+use pgassay_readings::io::{DiskLine, ProcessIo};
 
 /// Counters over the windows of a point, by the names of their columns; those that did not grow are left out.
 #[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
@@ -23,6 +25,25 @@ pub struct ServerCounters {
     /// Bytes that the server wrote into its log of messages; none where that was not seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messages_bytes: Option<f64>,
+    /// What was written to the devices under the data; none where that was not seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written: Option<Written>,
+}
+
+/// Bytes written over the windows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct Written {
+    /// By the devices under the data directory and the log, for any process.
+    pub devices: f64,
+    /// For the server's processes, by the kernel's account of each: to these devices or others.
+    pub server: f64,
+}
+
+impl Written {
+    /// Bytes that were not the server's.
+    pub fn others(&self) -> f64 {
+        (self.devices - self.server).max(0.0)
+    }
 }
 
 impl ServerCounters {
@@ -37,6 +58,7 @@ impl ServerCounters {
 /// Sums over windows, each with its length in nanoseconds; none where neither was read.
 pub fn analyse<'r>(
     windows: impl Iterator<Item = (&'r BTreeMap<String, Sample>, u64)>,
+    storage: Option<&Storage>,
 ) -> Option<ServerCounters> {
     let mut sums = ServerCounters::default();
     for (read, window_ns) in windows {
@@ -46,8 +68,38 @@ pub fn analyse<'r>(
         if let Some(bytes) = read.get(samplers::SERVER_LOG).and_then(grown) {
             *sums.messages_bytes.get_or_insert(0.0) += bytes;
         }
+        if let Some(written) = storage.and_then(|storage| written(read, storage)) {
+            let sum = sums.written.get_or_insert_default();
+            sum.devices += written.devices;
+            sum.server += written.server;
+        }
     }
     (!sums.database.is_empty() || !sums.wal.is_empty()).then_some(sums)
+}
+
+/// What was written in a window.
+fn written(read: &BTreeMap<String, Sample>, storage: &Storage) -> Option<Written> {
+    let texts = |id: &str| {
+        let sample = read.get(id)?;
+        sample.before.text().zip(sample.after.text())
+    };
+    let (before, after) = texts(samplers::HOST_DISKSTATS)?;
+    let (before, after) = (DiskLine::parse(before), DiskLine::parse(after));
+    let mut sectors = 0;
+    for name in &storage.counted {
+        let (before, after) = (before.get(name)?, after.get(name)?);
+        sectors += after.written_sectors.checked_sub(before.written_sectors)?;
+    }
+    let (before, after) = texts(samplers::SERVER_IO)?;
+    // What a process wrote is its parent's when it has ended, so that the sum stands.
+    let sum = |text: &str| -> u64 {
+        let all = ProcessIo::parse(text);
+        all.values().map(|io| io.write_bytes).sum()
+    };
+    (!storage.counted.is_empty()).then(|| Written {
+        devices: sectors as f64 * 512.0,
+        server: sum(after).saturating_sub(sum(before)) as f64,
+    })
 }
 
 /// By how much a number grew; none where it went back: the file was begun anew.
@@ -99,7 +151,7 @@ mod tests {
             (samplers::SERVER_LOG.to_owned(), sample("100", "350\n")),
         ]);
         let two = [(&window, 1_000_000_000), (&window, 1_000_000_000)];
-        let sums = analyse(two.into_iter()).unwrap();
+        let sums = analyse(two.into_iter(), None).unwrap();
         assert_eq!(
             sums.database,
             BTreeMap::from([("sessions".to_owned(), 10.0)])
@@ -107,8 +159,48 @@ mod tests {
         assert_eq!(sums.database_rate("sessions"), Some(5.0));
         assert_eq!(sums.database_rate("temp_bytes"), Some(0.0));
         assert_eq!(sums.messages_bytes, Some(500.0));
+        assert_eq!(sums.written, None);
         // A file that was begun anew within the window tells nothing.
         assert_eq!(grown(&sample("900", "20")), None);
-        assert_eq!(analyse([(&BTreeMap::new(), 1)].into_iter()), None);
+        assert_eq!(analyse([(&BTreeMap::new(), 1)].into_iter(), None), None);
+    }
+
+    /// As on a machine where somebody copies files beside a server that commits.
+    #[test]
+    fn what_devices_write_is_held_against_what_the_server_writes() {
+        let sample = |then: &str, now: &str| Sample {
+            before: Reading::Text(then.to_owned()),
+            after: Reading::Text(now.to_owned()),
+            elapsed_ns: 1,
+        };
+        let window = BTreeMap::from([
+            (
+                samplers::PG_STAT_DATABASE.to_owned(),
+                sample(r#"{"sessions": 3}"#, r#"{"sessions": 4}"#),
+            ),
+            (
+                samplers::HOST_DISKSTATS.to_owned(),
+                sample(
+                    "254 0 vda 3577685 120694 142191122 4994910 9457695 1848351 1521178776 4626431 12 847008 9973523",
+                    "254 0 vda 3577685 120694 142191122 4994910 9468219 1848436 1530337504 4677818 25 848856 10024998",
+                ),
+            ),
+            (
+                samplers::SERVER_IO.to_owned(),
+                sample(
+                    "25849 rchar: 1 read_bytes: 0 write_bytes: 9560064\n25971 rchar: 1 read_bytes: 0 write_bytes: 14696448",
+                    "25849 rchar: 1 read_bytes: 0 write_bytes: 9560064\n25971 rchar: 1 read_bytes: 0 write_bytes: 16696448",
+                ),
+            ),
+        ]);
+        let storage = Storage {
+            counted: vec!["vda".into()],
+            ..Storage::default()
+        };
+        let sums = analyse([(&window, 2_000_000_000)].into_iter(), Some(&storage)).unwrap();
+        let written = sums.written.unwrap();
+        assert_eq!(written.server, 2e6);
+        assert_eq!(written.devices, 9_158_728.0 * 512.0);
+        assert_eq!(written.others(), written.devices - 2e6);
     }
 }

@@ -26,6 +26,47 @@ pub struct StatementAnalysis {
     pub statements: Vec<StatementTime>,
     /// Sessions in statements beyond those.
     pub other_sessions: f64,
+    /// Of the execution time of all sessions that pg_stat_statements counted, what went to statements in which no
+    /// session of the load was seen; none where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elsewhere: Option<Elsewhere>,
+}
+
+/// Execution of statements that are not the load's.
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct Elsewhere {
+    /// Their share of all execution time, 0 to 1.
+    pub share: f64,
+    /// The number that the server gives to that with the most time.
+    pub query_id: String,
+    /// Its calls over the windows.
+    pub calls: f64,
+    /// Its execution, milliseconds a call.
+    pub execution_ms: f64,
+}
+
+impl Elsewhere {
+    /// Of the growth of all statements, and the numbers of those that the load's sessions were in.
+    fn of(grown: &[Grown], seen: &[StatementTime]) -> Option<Self> {
+        // Up to 13 a session does not tell its statement's number.
+        if seen.is_empty() || seen.iter().any(|statement| statement.query_ids.is_empty()) {
+            return None;
+        }
+        let took = |row: &Grown| row.by("total_exec_time").max(row.by("total_time"));
+        let is_seen = |row: &Grown| {
+            let mut ids = seen.iter().flat_map(|statement| &statement.query_ids);
+            ids.any(|id| id.to_string() == row.name)
+        };
+        let all: f64 = grown.iter().map(took).sum();
+        let others = || grown.iter().filter(|row| !is_seen(row));
+        let most = others().max_by(|a, b| took(a).total_cmp(&took(b)))?;
+        (all > 0.0).then(|| Self {
+            share: others().map(took).sum::<f64>() / all,
+            query_id: most.name.clone(),
+            calls: most.by("calls"),
+            execution_ms: took(most) / most.by("calls").max(1.0),
+        })
+    }
 }
 
 /// One statement's time.
@@ -249,7 +290,9 @@ pub fn analyse<'r>(
         })
         .collect();
     statements.sort_by(|a, b| b.sessions.total_cmp(&a.sessions).then(a.id.cmp(&b.id)));
+    let elsewhere = Elsewhere::of(grown, &statements);
     Some(StatementAnalysis {
+        elsewhere,
         looks,
         sightings,
         statements,
@@ -369,6 +412,35 @@ mod tests {
             ],
             others: 20,
         }
+    }
+
+    /// The counters of a server whose own load is a twentieth of what it executes.
+    #[test]
+    fn statements_of_other_sessions_are_told_by_their_execution_time() {
+        let row = |name: &str, calls: f64, ms: f64| Grown {
+            name: name.to_owned(),
+            grown: [("calls", calls), ("total_exec_time", ms)]
+                .map(|(k, v)| (k.to_owned(), v))
+                .into(),
+            ..Grown::default()
+        };
+        let grown = [
+            row("-4256036602817179818", 40.0, 9620.5),
+            row("-4627799183743240274", 706.0, 484.0),
+            row("8932077728945485319", 61.0, 0.4),
+        ];
+        let statement = |ids: &[i64]| StatementTime {
+            query_ids: ids.to_vec(),
+            ..StatementTime::default()
+        };
+        let elsewhere = Elsewhere::of(&grown, &[statement(&[-4627799183743240274])]).unwrap();
+        assert!(
+            (elsewhere.share - 9620.9 / 10104.9).abs() < 1e-9,
+            "{elsewhere:?}"
+        );
+        assert_eq!(elsewhere.query_id, "-4256036602817179818");
+        assert!((elsewhere.execution_ms - 240.5125).abs() < 1e-9);
+        assert_eq!(Elsewhere::of(&grown, &[statement(&[])]), None);
     }
 
     #[test]

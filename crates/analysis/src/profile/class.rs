@@ -189,7 +189,7 @@ const SERVER: &[(Class, &str)] = &[
          RevalidateCachedQuery CheckCachedPlan CreateCachedPlan CompleteCachedPlan \
          ReleaseCachedPlan ScanKeywordLookup expression_tree_* eval_const_* preprocess_* \
          simplify_* estimate_* clause* restriction_selectivity get_*type* func_get_detail \
-         FuncnameGetCandidates check_stack_depth lookup_type_cache AcquireExecutorLocks equal \
+         FuncnameGetCandidates lookup_type_cache AcquireExecutorLocks equal \
          copyObjectImpl _copy* _equal* match_* generate_* examine_* eqsel* eqjoinsel* \
          neqjoinsel scalarltsel scalargtsel scalarineqsel* scalararraysel* arraycontsel tsmatchsel var_eq_const \
          RangeVarGetRelid* relation_open* table_open index_open recomputeNamespacePath \
@@ -202,8 +202,7 @@ const SERVER: &[(Class, &str)] = &[
          secure_* socket_* ReadCommand SocketBackend printtup* EndCommand NullCommand \
          ReadyForQuery BeginCommand SendRowDescription* WaitEventSet* CreateDestReceiver int4send \
          int4out int8out textsend bpcharout pgstat_report_* set_ps_display* be_tls_* SSL_* ssl3_* \
-         EVP_* aes* recv send epoll_wait __libc_recv __libc_send enlargeStringInfo \
-         appendBinaryStringInfo* appendStringInfo* initStringInfo ProcessClient* pgstat_* \
+         EVP_* aes* recv send epoll_wait __libc_recv __libc_send ProcessClient* pgstat_* \
          SetCurrentStatementStartTimestamp GetCurrentTimestamp enable_timeout* disable_timeout* \
          schedule_alarm start_xact_command finish_xact_command ModifyWaitEvent GetCommandTagName* \
          pg_ltoa pg_lltoa CreateCommandTag pg_server_to_client pg_client_to_server",
@@ -297,6 +296,10 @@ pub fn of(chain: &[&Frame]) -> Class {
     };
     if sampled.is_kernel() {
         let kernel = chain.iter().rev().take_while(|f| f.is_kernel());
+        // Faults, switches and system calls are counted for whoever asked for events of them: that is no cost of theirs.
+        if kernel.clone().any(|f| is_of_perf(&f.symbol)) {
+            return Class::KernelOther;
+        }
         return kernel
             .filter_map(|f| KERNEL_TABLE.find(&f.symbol))
             .next()
@@ -310,6 +313,13 @@ pub fn of(chain: &[&Frame]) -> Class {
         .rev()
         .find_map(|f| SERVER_TABLE.find(&f.symbol))
         .unwrap_or(Class::Other)
+}
+
+/// Whether the kernel counts an event for perf there.
+fn is_of_perf(symbol: &str) -> bool {
+    ["perf_", "__perf_", "___perf_"]
+        .iter()
+        .any(|start| symbol.starts_with(start))
 }
 
 /// The class that a function's name alone says.
@@ -383,6 +393,17 @@ mod tests {
                 Class::Io,
             ),
             ("k:entry_SYSCALL_64", Class::KernelOther),
+            (
+                "palloc k:asm_exc_page_fault k:do_user_addr_fault k:__perf_sw_event k:perf_swevent_event",
+                Class::KernelOther,
+            ),
+            // Text is built for whoever asks for it.
+            (
+                "ExecInterpExpr json_lex appendStringInfoChar",
+                Class::Executor,
+            ),
+            ("printtup appendBinaryStringInfo", Class::Protocol),
+            ("ExecInterpExpr check_stack_depth", Class::Executor),
             ("mystery", Class::Other),
             (
                 "CommitTransaction ResourceOwnerReleaseInternal",

@@ -36,8 +36,14 @@ pub enum Work {
     Parsing,
     /// Planning statements, with what the planner reads and allocates.
     Planning,
+    /// Faults on memory of a process' own: what was taken from the kernel anew, or copied on writing.
+    PrivateFaults,
     /// Functions in interpreted languages, with what they execute.
     Procedural,
+    /// Sleeping at a lock's semaphore, and waking who sleeps there.
+    Semaphores,
+    /// Faults on memory that processes have in common: shared buffers, files.
+    SharedFaults,
     /// Waiting for synchronous standbys.
     Standbys,
     /// Writing temporary files and reading them again.
@@ -50,7 +56,8 @@ pub enum Work {
 
 use Work::{
     Compiling, Detoasting, ForeignKeys, IndexEntries, LockQueues, LogFlush, Nested, Parsing,
-    Planning, Procedural, Standbys, TemporaryFiles, Triggers, Workers,
+    Planning, PrivateFaults, Procedural, Semaphores, SharedFaults, Standbys, TemporaryFiles,
+    Triggers, Workers,
 };
 
 const BEGUN_BY: &[(Work, &str)] = &[
@@ -82,6 +89,18 @@ const BEGUN_BY: &[(Work, &str)] = &[
     (
         Planning,
         "pg_plan_query pg_plan_queries standard_planner planner subquery_planner",
+    ),
+    (
+        Semaphores,
+        "PGSemaphoreLock PGSemaphoreTimedLock PGSemaphoreUnlock ProcSleep ProcWakeup",
+    ),
+    (
+        PrivateFaults,
+        "alloc_anon_folio do_anonymous_page do_cow_fault do_huge_pmd_anonymous_page do_wp_page wp_page_copy",
+    ),
+    (
+        SharedFaults,
+        "do_read_fault do_shared_fault filemap_map_pages next_uptodate_folio shmem_fault",
     ),
     (Standbys, "SyncRepWaitForLSN SyncRepReleaseWaiters"),
     (
@@ -126,7 +145,11 @@ static TABLE: LazyLock<Names<Work>> = LazyLock::new(|| Names::new(BEGUN_BY));
 fn begun_by(frame: &Frame) -> Option<Work> {
     if frame.is_kernel() {
         let is_of_processes = OF_PROCESSES.contains(&frame.symbol.as_str());
-        return is_of_processes.then_some(Workers);
+        // A listing as text takes all callers of a kernel function for the kernel's.
+        return match is_of_processes {
+            true => Some(Workers),
+            false => TABLE.find(&frame.symbol),
+        };
     }
     if LANGUAGES.iter().any(|name| frame.object.starts_with(name)) {
         // Its functions have names that say nothing beyond it.
@@ -201,11 +224,19 @@ mod tests {
             ),
             (
                 "CommitTransaction XLogFlush LWLockAcquireOrWait PGSemaphoreLock",
-                vec![LogFlush],
+                vec![LogFlush, Semaphores],
             ),
             (
                 "heap_update XactLockTableWait LockAcquire ProcSleep WaitLatch",
                 vec![LockQueues],
+            ),
+            (
+                "ExecSort palloc asm_exc_page_fault@[kernel] do_anonymous_page@[kernel] clear_page_erms@[kernel]",
+                vec![PrivateFaults],
+            ),
+            (
+                "ReadBuffer asm_exc_page_fault@[kernel] do_shared_fault@[kernel] shmem_fault@[kernel]",
+                vec![SharedFaults],
             ),
             (
                 "CommitTransaction SyncRepWaitForLSN WaitLatch",

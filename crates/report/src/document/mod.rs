@@ -299,8 +299,11 @@ impl FindingBlock {
                 Some(rests_on) => {
                     format!("An estimate from this measurement: {gain}. It rests on: {rests_on}.")
                 }
+                None if self.finding.gain() >= Some(0.95) => {
+                    format!("From this measurement: {gain}.")
+                }
                 None => format!(
-                    "From the time that is spent there: {gain}. A remedy that spares other work, too, wins more."
+                    "From this measurement: {gain}. A remedy that spares other work, too, wins more."
                 ),
             },
             None => self.finding.impact.clone(),

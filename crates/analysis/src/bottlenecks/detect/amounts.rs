@@ -1,15 +1,17 @@
 //! More work than a statement's result is worth: rows read and thrown away, indexes written that nobody
 //! reads, processes started for a few rows.
 
+use super::conditions::{Compared, compared, conjuncts, disjuncts};
 use super::hits::{Hit, Left, Part, joined, with_plans};
 use super::plans::reads_whole;
-use super::{Detector, run, tenths};
+use super::{Detector, counts, run, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Confidence, Observation, StepKind};
 use crate::observed::statements::StatementTime;
 use crate::profile::Work;
 use pgassay_model::observed::growth::Grown;
 use pgassay_model::observed::plans::{IndexFacts, Node, Plan, RelationFacts};
+use pgassay_text::quote::quote_ident;
 
 pub(super) const DETECTORS: &[Detector] = &[
     run("rows-discarded", discarded),
@@ -81,38 +83,58 @@ fn skipped<'a>(evidence: &Evidence, statement: &'a StatementTime, plan: &Plan) -
     })
 }
 
-/// Rows that an index finds and a filter throws away.
+/// Rows that an index finds and a filter throws away, of the table of which most are read.
 fn filtered<'a>(evidence: &Evidence, statement: &'a StatementTime, plan: &Plan) -> Option<Hit<'a>> {
     let run = &evidence.run?;
-    plan.root.all().into_iter().find_map(|(_, node)| {
-        let filter = node.conditions.get("Filter")?;
+    let scans = plan.root.all().into_iter().filter_map(|(_, node)| {
         let by_index = matches!(node.kind.as_str(), "Index Scan" | "Bitmap Heap Scan");
         let name = node.relation.as_deref().filter(|_| by_index)?;
-        let each = fetched(grown(run, name)?)?;
-        let wanted = node.rows.max(1.0);
-        if each < FEW_READ || each < TOO_MANY * wanted {
-            return None;
+        let table = grown(run, name)?;
+        node.conditions.get("Filter")?;
+        Some((table.by("idx_tup_fetch"), fetched(table)?, name, node))
+    });
+    let (_, each, name, node) = scans.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let filter = node.conditions.get("Filter")?;
+    let facts = plan.relations.get(name)?;
+    let (wanted, confidence) = match counts::kept(run, statement, plan, node) {
+        Some(kept) => (kept.max(1.0), Confidence::High),
+        // By the statistics of the one column that it compares; of all else the planner guesses.
+        None => {
+            let one = conjuncts(filter).len() == 1 && disjuncts(filter).len() == 1;
+            let column = matches!(compared(filter, facts), Some(Compared::Column(_)));
+            if !one || !column {
+                return None;
+            }
+            (node.rows.max(1.0), Confidence::Medium)
         }
-        let facts = plan.relations.get(name)?;
-        let (index, step) = better_index(name, node, filter, facts);
-        let times = plan.root.times(node).unwrap_or(1.0);
-        let cost = times * node.cost;
-        let part = cost / plan.root.cost.max(cost).max(f64::MIN_POSITIVE);
-        Some(Hit {
-            statement,
-            part: Part::of_work(evidence, statement, part),
-            left: Left::new(wanted / each, format!("{each:.0} rows are read for about {wanted:.0} that are wanted")),
-            saw: format!(
-                "{index} finds {each:.0} rows of {name} for each scan, of which about {wanted:.0} match {filter}."
-            ),
-            confidence: Confidence::High,
-            evidence: vec!["rows found are those that the server counted; those that match, as the planner expects".to_owned()],
-            steps: vec![step],
-        })
+    };
+    if each < FEW_READ || each < TOO_MANY * wanted {
+        return None;
+    }
+    let (index, step) = better_index(name, node, filter, facts);
+    let times = plan.root.times(node).unwrap_or(1.0);
+    let cost = times * node.cost;
+    let part = cost / plan.root.cost.max(cost).max(f64::MIN_POSITIVE);
+    let matching = match confidence {
+        Confidence::High => format!("{wanted:.0} match {filter}, as counted"),
+        _ => format!("about {wanted:.0} match {filter}, as the column's statistics say"),
+    };
+    Some(Hit {
+        statement,
+        part: Part::of_work(evidence, statement, part),
+        left: Left::new(
+            wanted / each,
+            format!("{each:.0} rows are read for {wanted:.0} that are wanted"),
+        ),
+        saw: format!("{index} finds {each:.0} rows of {name} for each scan, of which {matching}."),
+        confidence,
+        evidence: Vec::new(),
+        steps: vec![step],
     })
 }
 
-/// The index that was used, and the step that makes one which needs no filter.
+/// The index that was used, and the step that makes one which needs no filter: of the columns that the filter compares
+/// for equality as they are. No other condition is sure to have a plain index.
 fn better_index(
     table: &str,
     node: &Node,
@@ -130,18 +152,39 @@ fn better_index(
             .find(|i| i.name.rsplit('.').next() == Some(name.as_str()));
         known.and_then(|i: &IndexFacts| i.first.clone())
     };
-    let column = facts.columns.iter().find(|column| {
-        let mut words = filter.split(|c: char| !(c.is_alphanumeric() || c == '_'));
-        words.any(|word| word == column.as_str())
-    });
-    let step = match (column, used.as_ref().and_then(first)) {
-        (Some(column), Some(first)) if *column != first => (
+    let first = used.as_ref().and_then(first);
+    let mut columns: Vec<String> = Vec::new();
+    for part in conjuncts(filter) {
+        let is_one = disjuncts(part).len() == 1 && !part.starts_with("NOT ");
+        if let (true, Some(Compared::Column(column))) = (is_one, compared(part, facts))
+            && !columns.contains(&column)
+            && first.as_deref() != Some(column.trim_matches('"'))
+        {
+            columns.push(column);
+        }
+    }
+    let step = match (columns.is_empty(), first) {
+        (false, Some(first)) => (
             StepKind::Sql,
-            format!("CREATE INDEX CONCURRENTLY ON {table} ({column}, {first});"),
+            format!(
+                "CREATE INDEX CONCURRENTLY ON {table} ({}, {});",
+                columns.join(", "),
+                quote_ident(&first)
+            ),
+        ),
+        _ if disjuncts(filter).len() > 1 => (
+            StepKind::Advice,
+            format!(
+                "write {filter} so that an index begins where it does: what goes on behind a row as a comparison of rows, (a, b) \
+                 < (x, y), over the columns of the index in their order; other alternatives as a UNION of statements"
+            ),
         ),
         _ => (
             StepKind::Advice,
-            format!("create an index on {table} that serves the condition {filter}, too"),
+            format!(
+                "have the rows found by an index alone: one on an expression of {filter}, or a form of the condition that \
+                 compares columns as they are"
+            ),
         ),
     };
     (used.unwrap_or_else(|| "An index".to_owned()), step)
@@ -295,9 +338,10 @@ fn parallel(evidence: &Evidence) -> Option<Observation> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::tests::budget::{found_with, one};
+    use super::super::tests::budget::{found_on_full_cpus, found_with, one};
     use super::*;
     use crate::bottlenecks::Finding;
+    use crate::observed::PointObserved;
     use crate::observed::statements::{Counters, StatementAnalysis, StatementWait};
     use pgassay_model::observed::growth::GrowthRecord;
 
@@ -309,6 +353,31 @@ mod tests {
         (waits, at): (Vec<(&'static str, &'static str, f64)>, &str),
         grown: &[(&str, f64)],
     ) -> Vec<Finding> {
+        found_beside(text, root, facts, rows, (waits, at), grown, &[])
+    }
+
+    /// The same with counters of another table, `public.u`.
+    fn found_beside(
+        text: &str,
+        root: Node,
+        facts: RelationFacts,
+        rows: f64,
+        (waits, at): (Vec<(&'static str, &'static str, f64)>, &str),
+        grown: &[(&str, f64)],
+        other: &[(&str, f64)],
+    ) -> Vec<Finding> {
+        found_with(waits, beside(text, root, facts, (rows, at), grown, other))
+    }
+
+    /// Puts that into what was observed.
+    fn beside(
+        text: &str,
+        root: Node,
+        facts: RelationFacts,
+        (rows, at): (f64, &str),
+        grown: &[(&str, f64)],
+        other: &[(&str, f64)],
+    ) -> impl FnOnce(&mut PointObserved) + use<> {
         let plan = Plan {
             root,
             relations: BTreeMap::from([("public.t".to_owned(), facts)]),
@@ -334,24 +403,25 @@ mod tests {
             plan: Some(plan),
             ..StatementTime::default()
         };
-        let grown: BTreeMap<String, f64> =
-            grown.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect();
-        found_with(waits, move |observed| {
+        let table = |name: &str, grown: &[(&str, f64)]| Grown {
+            name: name.into(),
+            grown: grown.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect(),
+            ..Grown::default()
+        };
+        let tables = vec![table("public.t", grown), table("public.u", other)];
+        move |observed| {
             observed.statements = Some(StatementAnalysis {
                 looks: 100,
                 sightings: 100,
                 statements: vec![statement],
                 other_sessions: 0.0,
+                elsewhere: None,
             });
             observed.growth = Some(GrowthRecord {
-                tables: vec![Grown {
-                    name: "public.t".into(),
-                    grown,
-                    ..Grown::default()
-                }],
+                tables,
                 ..GrowthRecord::default()
             });
-        })
+        }
     }
 
     fn scan(kind: &str, filter: &str) -> Node {
@@ -446,6 +516,129 @@ mod tests {
         );
         let text = &one(&findings, "rows-discarded").remedy[0].text;
         assert_eq!(text, "CREATE INDEX CONCURRENTLY ON public.t (b, a);");
+    }
+
+    /// A guess of the planner's is no count, and no index can be made on a column of type json.
+    #[test]
+    fn what_a_filter_leaves_is_counted_or_not_told() {
+        let facts = || RelationFacts {
+            columns: vec!["doc".into(), "carrier".into()],
+            indexes: vec![IndexFacts {
+                name: "public.t_a".into(),
+                first: Some("carrier".into()),
+                valid: true,
+                ..IndexFacts::default()
+            }],
+            ..RelationFacts::default()
+        };
+        let filter =
+            "(((t.doc ->> $1::text) = $2::text) AND (NOT ((t.doc ->> $3::text))::boolean))";
+        let scan = || Node {
+            rows: 1.0,
+            ..scan("Bitmap Heap Scan", filter)
+        };
+        let counted = [("idx_scan", 100.0), ("idx_tup_fetch", 40_000.0)];
+        let grouped = Node {
+            kind: "Aggregate".into(),
+            rows: 1.0,
+            nodes: vec![scan()],
+            ..Node::default()
+        };
+        let findings = found("SELECT", grouped, facts(), 1.5, NONE, &counted);
+        assert!(
+            findings.iter().all(|f| f.id != "rows-discarded"),
+            "{findings:#?}"
+        );
+        let findings = found("SELECT", scan(), facts(), 2.0, NONE, &counted);
+        let discarded = one(&findings, "rows-discarded");
+        assert!(discarded.saw.contains("of which 2 match"), "{discarded:#?}");
+        assert!(
+            !discarded.remedy[0].text.contains("CREATE INDEX"),
+            "{discarded:#?}"
+        );
+    }
+
+    /// A nested loop's scans of its inner side say how many rows of the outer the filter left.
+    #[test]
+    fn a_loop_counts_what_the_filter_leaves() {
+        let facts = || RelationFacts {
+            columns: vec!["a".into(), "b".into()],
+            ..RelationFacts::default()
+        };
+        let of = |matching: f64| {
+            let outer = Node {
+                rows: 1.0,
+                ..scan("Bitmap Heap Scan", "(t.b = $1)")
+            };
+            let inner = Node {
+                relation: Some("public.u".into()),
+                ..scan("Index Scan", "")
+            };
+            let root = Node {
+                kind: "Aggregate".into(),
+                rows: 1.0,
+                nodes: vec![Node {
+                    kind: "Nested Loop".into(),
+                    nodes: vec![outer, inner],
+                    rows: 1.0,
+                    ..Node::default()
+                }],
+                ..Node::default()
+            };
+            let counted = [("idx_scan", 100.0), ("idx_tup_fetch", 20_000.0)];
+            let more = [("idx_scan", 100.0 * matching)];
+            found_beside("SELECT", root, facts(), 1.0, NONE, &counted, &more)
+        };
+        let all = of(200.0);
+        assert!(all.iter().all(|f| f.id != "rows-discarded"), "{all:#?}");
+        let estimate = one(&all, "rows-misestimated");
+        assert!(
+            estimate.saw.contains("1 rows where 200 come"),
+            "{estimate:#?}"
+        );
+        let few = of(2.0);
+        assert!(one(&few, "rows-discarded").saw.contains("of which 2 match"));
+    }
+
+    /// The side that is read most is the one that the evidence names, by the counters and not by the plan.
+    #[test]
+    fn the_busiest_nodes_are_counted() {
+        let side = |name: &str, rows: f64| Node {
+            relation: Some(name.into()),
+            rows,
+            ..scan("Index Scan", "")
+        };
+        let root = || Node {
+            kind: "Nested Loop".into(),
+            nodes: vec![side("public.t", 500.0), side("public.u", 80.0)],
+            rows: 1.0,
+            cost: 200.0,
+            ..Node::default()
+        };
+        let of = |t: f64, u: f64| {
+            let counted = |rows: f64| [("idx_scan", 1000.0), ("idx_tup_fetch", rows)];
+            let edit = beside(
+                "SELECT",
+                root(),
+                RelationFacts::default(),
+                (1.0, ""),
+                &counted(t),
+                &counted(u),
+            );
+            let found = found_on_full_cpus(edit);
+            one(&found, "cpu-saturated").evidence.join("; ")
+        };
+        let told = of(100_000.0, 800_000.0);
+        assert!(
+            told.contains("as counted: Index Scan on public.u 8000, Index Scan on public.t 1000"),
+            "{told}"
+        );
+        // What was counted and is little is not replaced by a guess.
+        assert!(
+            !of(1000.0, 2000.0).contains("busiest"),
+            "{}",
+            of(1000.0, 2000.0)
+        );
     }
 
     #[test]

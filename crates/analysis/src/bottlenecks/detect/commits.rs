@@ -74,8 +74,57 @@ const FEW_ROWS: f64 = 2.0;
 /// The part of the writing statements that must commit by themselves.
 const MOSTLY: f64 = 0.8;
 
+/// Bytes a second that others write to the log's device, from which on its flushes wait for them; and how many times
+/// what the server writes that must be.
+const MUCH_WRITTEN: f64 = 50e6;
+const MANY_TIMES: f64 = 4.0;
+/// Milliseconds of a flush from which on the device is slow, and not only asked often.
+const SLOW_MS: f64 = 2.0;
+
+/// What has commits wait for the log: others who write to its device, a slow device, or very many of them.
+pub(super) fn behind_flushes(run: &RunEvidence, seen: Observation) -> Observation {
+    let counters = run.observed.and_then(|observed| observed.counters.as_ref());
+    let Some(counters) = counters.filter(|counters| counters.seconds > 0.0) else {
+        return in_one_each(run, seen);
+    };
+    let written = counters.written.filter(|written| {
+        let others = written.others();
+        others >= MUCH_WRITTEN * counters.seconds && others >= MANY_TIMES * written.server
+    });
+    if let Some(written) = written {
+        let rate = |bytes: f64| super::shown((bytes / counters.seconds) as u64);
+        let mut seen = seen
+            .seen(format!(
+                "the devices under the data wrote {} a second, {} of them for the server's processes",
+                rate(written.devices),
+                rate(written.server)
+            ))
+            .advice(
+                "see who writes to the device of pg_wal (iotop -o, pidstat -d 1): have a backup or copy write slower or elsewhere \
+                 (pg_basebackup --max-rate, ionice, io.max of its control group), or put pg_wal onto a device of its own",
+            );
+        seen.symptom_of = Some("others that write to the same device");
+        return seen;
+    }
+    let flushing = run.budget().and_then(|budget| {
+        budget.at(|kind, event| kind == "IO" && waits::is_of(kind, event, WAL_FLUSH))
+    });
+    let each = flushing
+        .zip(counters.wal.get("wal_sync"))
+        .map(|(sessions, flushes)| 1000.0 * sessions * counters.seconds / flushes.max(1.0));
+    let Some(ms) = each.filter(|ms| *ms > 0.0) else {
+        return in_one_each(run, seen);
+    };
+    let mut seen = seen.seen(format!("a flush takes {ms:.2} ms"));
+    seen.symptom_of = Some(match ms >= SLOW_MS {
+        true => "a slow device under pg_wal",
+        false => "many commits",
+    });
+    in_one_each(run, seen)
+}
+
 /// Writing statements of which nearly each is a transaction of its own: several in one would wait once.
-pub(super) fn in_one_each(run: &RunEvidence, seen: Observation) -> Observation {
+fn in_one_each(run: &RunEvidence, seen: Observation) -> Observation {
     match alone(run) {
         None => seen,
         Some((writes, named)) => {
@@ -135,6 +184,7 @@ mod tests {
     use super::super::database::tests::counters;
     use super::super::tests::budget::{found_with, one};
     use super::without_sleep;
+    use crate::observed::counters::Written;
     use crate::observed::statements::{Counters, StatementAnalysis, StatementTime};
 
     #[test]
@@ -171,6 +221,45 @@ mod tests {
         // Transactions that the application ends itself, and statements of many rows.
         for other in [of(8000.0, 1.0), of(0.0, 500.0)] {
             assert!(other.remedy[0].text.contains("faster flush"), "{other:#?}");
+        }
+    }
+
+    /// The log waits for whoever writes to its device, for a slow one, or is asked very often: which it is, is counted.
+    #[test]
+    fn what_is_behind_the_flushes_is_told_by_counts() {
+        let of = |written: Option<Written>, flushes: f64| {
+            let found = found_with(vec![("IO", "WALSync", 3.0)], move |observed| {
+                let counted = [("xact_commit", flushes), ("sessions", 1.0)];
+                let mut counters = counters(&counted).unwrap();
+                counters.wal.insert("wal_sync".into(), flushes);
+                counters.written = written;
+                observed.counters = Some(counters);
+            });
+            one(&found, "wal-flush").clone()
+        };
+        let written = |devices: f64, server: f64| Some(Written { devices, server });
+        let others = of(written(4.7e9, 0.15e9), 477.0);
+        assert!(
+            others.saw.contains("others that write to the same device"),
+            "{}",
+            others.saw
+        );
+        assert!(others.remedy[0].text.contains("--max-rate"), "{others:#?}");
+        for none in [written(4.7e9, 4.0e9), written(1e6, 0.0), None] {
+            // 3 sessions for 4 s: 25 ms of each flush.
+            let slow = of(none, 480.0);
+            assert!(
+                slow.saw.contains("a slow device under pg_wal"),
+                "{}",
+                slow.saw
+            );
+            assert!(slow.evidence.join("; ").contains("a flush takes 25.00 ms"));
+            let many = of(none, 48_000.0);
+            assert!(
+                many.saw.ends_with("a symptom of many commits."),
+                "{}",
+                many.saw
+            );
         }
     }
 

@@ -3,7 +3,7 @@
 use pgassay_model::observed::plans::{Node, Plan};
 
 use super::hits::weighty;
-use super::{Detector, facts, run, tenths, waits};
+use super::{Detector, counts, facts, run, tenths, waits};
 use crate::bottlenecks::evidence::{Evidence, OTHERS, RunEvidence};
 use crate::bottlenecks::fact_view::{FactView, Moment};
 use crate::bottlenecks::finding::{
@@ -255,48 +255,73 @@ fn statements(run: &RunEvidence) -> Vec<String> {
     let mut those: Vec<&StatementTime> = weighty(run).filter(|s| s.cpu_share >= MUCH_CPU).collect();
     those.sort_by(|a, b| b.cpu_share.total_cmp(&a.cpu_share));
     let named = those.into_iter().take(STATEMENTS);
-    named
-        .flat_map(|statement| {
-            let goes = format!(
-                "{} of the sessions' CPU time goes to: {}",
-                tenths(statement.cpu_share.min(1.0)),
-                statement.named()
-            );
-            let plan = statement.plan.as_ref();
-            let busiest = plan.map(busiest).filter(|nodes| !nodes.is_empty());
-            let rows =
-                busiest.map(|nodes| format!("its plan's busiest nodes: {}", nodes.join(", ")));
-            std::iter::once(goes).chain(rows)
-        })
-        .collect()
+    let elsewhere = run.elsewhere();
+    let whose = match elsewhere {
+        Some(_) => "the load's sessions'",
+        None => "the sessions'",
+    };
+    let others = elsewhere.map(|others| {
+        format!(
+            "{} of all execution time goes to statements of other sessions than the load's (pg_stat_statements): most of it to \
+             that with the query_id {}, {:.0} calls of {:.1} ms",
+            tenths(others.share),
+            others.query_id,
+            others.calls,
+            others.execution_ms
+        )
+    });
+    let own = named.flat_map(|statement| {
+        let goes = format!(
+            "{} of {whose} CPU time goes to: {}",
+            tenths(statement.cpu_share.min(1.0)),
+            statement.named()
+        );
+        let plan = statement.plan.as_ref();
+        let rows = plan.and_then(|plan| busiest(run, statement, plan));
+        std::iter::once(goes).chain(rows)
+    });
+    others.into_iter().chain(own).collect()
 }
 
 /// Nodes of a plan that are named, and rows below which none is.
 const NODES: usize = 3;
 const FEW_ROWS: f64 = 100.0;
 
-/// The nodes of a plan that have most rows, as the planner expects.
-fn busiest(plan: &Plan) -> Vec<String> {
-    let rows = |node: &Node| {
-        let filtered = node.kind == "Seq Scan" && node.conditions.contains_key("Filter");
-        let facts = node.relation.as_ref().and_then(|t| plan.relations.get(t));
-        let read = facts.and_then(|facts| facts.rows).filter(|_| filtered);
-        read.unwrap_or(node.rows) * plan.root.times(node).unwrap_or(1.0)
+/// The nodes of a plan that read most rows for each call, as counted; where none is counted, those that have most rows
+/// as the planner expects.
+fn busiest(run: &RunEvidence, statement: &StatementTime, plan: &Plan) -> Option<String> {
+    let all = || plan.root.all().into_iter().map(|(_, node)| node);
+    let counted: Vec<(f64, &Node)> = all()
+        .filter_map(|node| Some((counts::read_a_call(run, statement, plan, node)?, node)))
+        .collect();
+    let (mut nodes, how) = match counted.is_empty() {
+        false => (counted, "rows of each call, as counted"),
+        true => {
+            let rows = |node: &Node| {
+                let filtered = node.kind == "Seq Scan" && node.conditions.contains_key("Filter");
+                let facts = node.relation.as_ref().and_then(|t| plan.relations.get(t));
+                let read = facts.and_then(|facts| facts.rows).filter(|_| filtered);
+                read.unwrap_or(node.rows) * plan.root.times(node).unwrap_or(1.0)
+            };
+            // What only hands on has the rows of what is below it.
+            let passes =
+                |node: &Node| matches!(node.kind.as_str(), "Hash" | "Materialize" | "Gather");
+            let own = all().filter(|node| !passes(node));
+            let expected = own.map(|node| (rows(node), node)).collect();
+            (expected, "rows as the planner expects")
+        }
     };
-    let all = plan.root.all().into_iter();
-    // What only hands on has the rows of what is below it.
-    let own =
-        all.filter(|(_, node)| !matches!(node.kind.as_str(), "Hash" | "Materialize" | "Gather"));
-    let mut nodes: Vec<(f64, &Node)> = own.map(|(_, node)| (rows(node), node)).collect();
     nodes.retain(|(rows, _)| *rows >= FEW_ROWS);
     nodes.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let named = nodes.into_iter().take(NODES);
-    named
+    let named: Vec<String> = nodes
+        .into_iter()
+        .take(NODES)
         .map(|(rows, node)| match &node.relation {
-            Some(relation) => format!("{} on {relation} {rows:.0} rows", node.kind),
-            None => format!("{} {rows:.0} rows", node.kind),
+            Some(relation) => format!("{} on {relation} {rows:.0}", node.kind),
+            None => format!("{} {rows:.0}", node.kind),
         })
-        .collect()
+        .collect();
+    (!named.is_empty()).then(|| format!("its plan's busiest nodes, {how}: {}", named.join(", ")))
 }
 
 /// Whether what fills the CPUs is work of the server's own, so that full CPUs are what a cause shows itself by that

@@ -2,11 +2,12 @@
 //! deadlocks, temporary tables; and tables whose statistics are missing or old.
 
 use super::hits::{Hit, Part, joined, with_plans};
+use super::samples::messages;
 use super::{Detector, run, samples, tenths};
 use crate::bottlenecks::evidence::Evidence;
 use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity, StepKind};
 use crate::metrics;
-use crate::profile::{Class, Work};
+use crate::profile::Work;
 
 pub(super) const DETECTORS: &[Detector] = &[
     run("round-trips", between_statements),
@@ -45,8 +46,7 @@ fn between_statements(evidence: &Evidence) -> Option<Observation> {
     }
     // With each message goes what the server itself does for it, by CPU samples.
     let messages = evidence.profile.map_or(0.0, |profile| {
-        let of = [Class::Protocol, Class::KernelNetwork, Class::KernelWakeUp];
-        of.iter().map(|class| profile.class(*class)).sum()
+        messages(profile).iter().map(|(_, share)| share).sum()
     });
     let saw = format!(
         "Sessions wait for their client between the statements of a transaction: {} of {}.",
@@ -341,6 +341,7 @@ pub(super) mod tests {
                 ..StatementTime::default()
             }],
             other_sessions: 0.0,
+            elsewhere: None,
         }
     }
 

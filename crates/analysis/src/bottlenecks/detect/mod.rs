@@ -12,12 +12,14 @@ mod checkpoints;
 mod commits;
 mod conditions;
 mod connections;
+mod counts;
 mod cpus;
 mod ctes;
 mod cursors;
 mod database;
 mod digits;
 mod documents;
+mod estimates;
 mod failures;
 mod forms;
 mod functions;
@@ -134,6 +136,7 @@ const FUNCTIONS: &[&[Detector]] = &[
     scaling::DETECTORS,
     placement::DETECTORS,
     plans::DETECTORS,
+    estimates::DETECTORS,
     late::DETECTORS,
     alternatives::DETECTORS,
     shapes::DETECTORS,

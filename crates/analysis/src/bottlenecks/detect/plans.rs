@@ -9,14 +9,13 @@ use super::hits::{Hit, Left, Part, joined, weighty, with_plans};
 use super::shapes::{At, barrier};
 use super::{Detector, run};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
-use crate::bottlenecks::finding::{Confidence, Observation, Severity, StepKind};
+use crate::bottlenecks::finding::{Confidence, Observation, StepKind};
 use crate::observed::statements::StatementTime;
 
 pub(super) const DETECTORS: &[Detector] = &[
     run("sequential-scan", sequential_scans),
     run("partitions-not-pruned", unpruned),
     run("planning-longer", planning),
-    run("rows-misestimated", misestimated),
 ];
 
 /// A scan's part of its plan's cost below which it does not matter.
@@ -467,60 +466,6 @@ fn planning(evidence: &Evidence) -> Option<Observation> {
         })
         .collect();
     joined(&run, hits)
-}
-
-/// The node of a plan that ran whose rows are furthest from what was expected, tenfold or more.
-fn furthest(plan: &Plan) -> Option<(&Node, f64)> {
-    let ran = plan.root.all().into_iter().filter_map(|(_, node)| {
-        let came = node.actual_rows?;
-        let (less, more) = (came.min(node.rows).max(1.0), came.max(node.rows));
-        (more >= 100.0 && more >= 10.0 * less).then_some((node, came, more / less))
-    });
-    let furthest = ran.max_by(|a, b| a.2.total_cmp(&b.2));
-    furthest.map(|(node, came, _)| (node, came))
-}
-
-fn misestimated(evidence: &Evidence) -> Option<Observation> {
-    let run = evidence.run?;
-    let hits: Vec<Hit> = with_plans(&run, |statement, plan| {
-        if let Some((node, came)) = furthest(plan) {
-            let of = match &node.relation {
-                Some(relation) => format!("{} on {relation}", node.kind),
-                None => node.kind.clone(),
-            };
-            return Some(Hit {
-                statement,
-                part: Part::UNKNOWN,
-                left: None,
-                saw: format!(
-                    "The planner expected {:.0} rows where {came:.0} came ({of}, as it ran).",
-                    node.rows
-                ),
-                confidence: Confidence::High,
-                evidence: Vec::new(),
-                steps: Vec::new(),
-            });
-        }
-        let counters = statement.counters.as_ref()?;
-        let rows = counters.rows?;
-        let expected = plan.root.rows;
-        let writes = plan.root.kind == "ModifyTable";
-        // Of few calls the average is chance.
-        if writes || counters.calls < 10.0 || rows.max(expected) < 100.0 {
-            return None;
-        }
-        let (less, more) = (rows.min(expected).max(1.0), rows.max(expected));
-        (more >= 10.0 * less).then(|| Hit {
-            statement,
-            part: Part::UNKNOWN,
-            left: None,
-            saw: format!("The planner expects {expected:.0} rows where {rows:.0} come."),
-            confidence: Confidence::Medium,
-            evidence: Vec::new(),
-            steps: Vec::new(),
-        })
-    });
-    joined(&run, hits).map(|seen| seen.severity(Severity::Low))
 }
 
 #[cfg(test)]

@@ -122,6 +122,14 @@ impl LockRow {
             let seen = Observation::of_samples(share, saw)
                 .all_seen(callers(profile, self.lock, true))
                 .all_seen(callers(profile, self.lock, false));
+            let seen = match self.lock == Lock::MappingPartition && !replaces(evidence) {
+                // Their number does not go down with larger buffers.
+                true => seen.advice(
+                    "have the statements look up fewer blocks; a larger shared_buffers changes nothing where no block is \
+                     replaced",
+                ),
+                false => seen,
+            };
             match only_taken {
                 false => seen,
                 true => seen
@@ -133,6 +141,23 @@ impl LockRow {
             }
         })
     }
+}
+
+/// Whether blocks are replaced in shared buffers, or nobody knows.
+fn replaces(evidence: &Evidence) -> bool {
+    let missed = evidence.run.as_ref().and_then(waits::missed);
+    missed.is_none_or(|missed| missed >= waits::SOME_MISSES)
+}
+
+/// The share of the samples that messages to and from clients take: the kernel's sleeping and waking without that at
+/// the semaphores of locks.
+pub(super) fn messages(profile: &Summary) -> [(Class, f64); 3] {
+    let at_locks = profile.within(Work::Semaphores).unwrap_or(0.0);
+    let of = |class| match class {
+        Class::KernelWakeUp => (profile.class(class) - at_locks).max(0.0),
+        class => profile.class(class),
+    };
+    [Class::KernelNetwork, Class::KernelWakeUp, Class::Protocol].map(|class| (class, of(class)))
 }
 
 /// `32.1 % of the CPU samples`.
@@ -361,20 +386,40 @@ fn wal_position(evidence: &Evidence) -> Option<Observation> {
 fn page_faults(evidence: &Evidence) -> Option<Observation> {
     let profile = evidence.profile?;
     let share = profile.class(Class::PageFaults);
-    profile.shows(share, NOTABLE).then(|| {
-        let of_class = profile.functions.iter();
-        let of_class = of_class.filter(|f| f.class == Class::PageFaults).take(3);
-        let seen = Observation::of_samples(share, format!("Page faults take {}.", of_samples(share)))
-            .all_seen(of_class.map(|f| format!("{} in {}", tenths(f.own_share), f.symbol)))
-            .confidence(Confidence::Medium);
-        let budget = evidence.run.as_ref().and_then(RunEvidence::budget);
-        // A process that starts meets each of its pages for the first time, however large they are.
-        match budget.is_some_and(|budget| budget.by_samples) {
-            true => seen
-                .symptom_of("processes that start and end: parallel workers, or sessions opened anew")
+    if !profile.shows(share, NOTABLE) {
+        return None;
+    }
+    let of_class = profile.functions.iter();
+    let of_class = of_class.filter(|f| f.class == Class::PageFaults).take(3);
+    let seen = Observation::of_samples(share, format!("Page faults take {}.", of_samples(share)))
+        .all_seen(of_class.map(|f| format!("{} in {}", tenths(f.own_share), f.symbol)))
+        .confidence(Confidence::Medium);
+    let budget = evidence.run.as_ref().and_then(RunEvidence::budget);
+    // A process that starts meets each of its pages for the first time, however large they are.
+    if budget.is_some_and(|budget| budget.by_samples) {
+        return Some(
+            seen.symptom_of("processes that start and end: parallel workers, or sessions opened anew")
                 .advice("see what starts them: sessions opened for each transaction, or workers for short statements"),
-            false => seen,
-        }
+        );
+    }
+    let of = |work| profile.within(work).unwrap_or(0.0);
+    let (private, shared) = (of(Work::PrivateFaults), of(Work::SharedFaults));
+    Some(match private > shared {
+        // Larger pages for shared buffers reach none of it.
+        true => seen
+            .seen(format!(
+                "{} at memory of the processes' own, {} at memory that they share",
+                tenths(private),
+                tenths(shared)
+            ))
+            .severity(Severity::Low)
+            .symptom_of("statements that take much memory anew: large sorts, hashes and stored rows, long texts that are built or copied")
+            .means(
+                "Memory that a statement takes from the kernel is cleared first, page by page as it is touched, and goes \
+                 back to the kernel when the statement frees it.",
+            )
+            .advice("see what takes the memory, by the callers of these samples: fewer or smaller rows to sort, hash or store, fewer copies of a text"),
+        false => seen,
     })
 }
 
@@ -498,9 +543,10 @@ fn planned_anew(run: &RunEvidence, seen: Observation) -> Observation {
 
 fn round_trips(evidence: &Evidence) -> Option<Observation> {
     let profile = evidence.profile?;
-    let parts = [Class::KernelNetwork, Class::KernelWakeUp, Class::Protocol];
-    let share: f64 = parts.iter().map(|c| profile.class(*c)).sum();
-    let kernel = profile.class(Class::KernelNetwork) + profile.class(Class::KernelWakeUp);
+    let parts = messages(profile);
+    let share: f64 = parts.iter().map(|(_, share)| share).sum();
+    let of_kernel = parts.iter().filter(|(class, _)| *class != Class::Protocol);
+    let kernel: f64 = of_kernel.map(|(_, share)| share).sum();
     let executor = profile.class(Class::Executor);
     // A short query's way is always long; a finding is one that is long compared to its work.
     let long = share >= 3.0 * executor;
@@ -509,7 +555,7 @@ fn round_trips(evidence: &Evidence) -> Option<Observation> {
             "The way to the client and back takes {} of the server's CPU samples.",
             tenths(share)
         );
-        let parts = parts.map(|c| format!("{} in {}", tenths(profile.class(c)), c.title()));
+        let parts = parts.map(|(class, share)| format!("{} in {}", tenths(share), class.title()));
         Observation::of_samples(share, saw)
             .all_seen(parts)
             .seen(format!("{} in the executor", tenths(executor)))

@@ -7,6 +7,7 @@ use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity, StepKind};
 use crate::observed::statements::StatementTime;
 use crate::profile::Work;
+use pgassay_model::observed::plans::{Node, Plan};
 
 pub(super) const DETECTORS: &[Detector] =
     &[run("spilling", spilling), run("spilling", temporary_files)];
@@ -30,29 +31,73 @@ fn spilling(evidence: &Evidence) -> Option<Observation> {
             };
             let memory = statement.plan.as_ref().and_then(|plan| plan.work_mem_bytes);
             let memory = memory.map(|bytes| format!("work_mem = {}", shown(bytes as u64)));
-            // In memory rows take about twice what they take in a file.
-            let step = match written {
-                Some(bytes) => more_memory(&run, 2.0 * bytes),
-                None => (
+            let (part, left) = in_files(evidence, statement);
+            let stores = statement.plan.as_ref().and_then(only_stores);
+            // Where the file stays in the kernel's cache, what it takes would go to memory instead.
+            let won = left.as_ref().map_or(part.time, |left| part.time * (1.0 - left.of_part));
+            let wins = won * statement.share >= WORTH;
+            let step = match (stores.is_some() && !wins, written) {
+                (true, _) => (
+                    StepKind::Advice,
+                    "have it give fewer rows; more work_mem spares the file, which costs next to nothing here".to_owned(),
+                ),
+                // In memory rows take about twice what they take in a file.
+                (false, Some(bytes)) => more_memory(&run, 2.0 * bytes),
+                (false, None) => (
                     StepKind::Advice,
                     "raise work_mem for this statement".to_owned(),
                 ),
             };
-            let (part, left) = in_files(evidence, statement);
+            let what = match &stores {
+                Some(what) => format!("{what} are stored there, more than work_mem holds"),
+                None => "it sorts or hashes more than work_mem holds".to_owned(),
+            };
             Some(Hit {
                 statement,
                 part,
                 left,
-                saw: format!(
-                    "A statement writes {amount}: it sorts or hashes more than work_mem holds."
-                ),
-                confidence: Confidence::High,
+                saw: format!("A statement writes {amount}: {what}."),
+                confidence: match (&stores, wins) {
+                    (Some(_), false) => Confidence::Low,
+                    _ => Confidence::High,
+                },
                 evidence: memory.into_iter().collect(),
                 steps: vec![step],
             })
         })
         .collect();
     joined(&run, hits)
+}
+
+/// The part of all time that more memory must win to be advised for rows that are only stored.
+const WORTH: f64 = 0.02;
+
+/// Nodes that sort, hash or keep what they are given, in memory up to work_mem.
+const KEEPING: &[&str] = &["Sort", "Hash", "Aggregate", "Materialize", "SetOp"];
+
+/// What a node that sorts or hashes takes in memory: rows have a header there, and are sorted by pointers.
+fn need(node: &Node) -> f64 {
+    node.rows * (node.width + 40.0)
+}
+
+/// What a plan stores whose own sorts and hashes are small by far: the rows of a function or a CTE.
+fn only_stores(plan: &Plan) -> Option<String> {
+    let memory = plan.work_mem_bytes?;
+    let all = || plan.root.all().into_iter().map(|(_, node)| node);
+    let keeps = |node: &Node| KEEPING.iter().any(|kind| node.kind.ends_with(kind));
+    if all().any(|node| keeps(node) && need(node) > 0.1 * memory) {
+        return None;
+    }
+    let stored = all().find_map(|node| match node.kind.as_str() {
+        "Function Scan" => Some((node, "the rows of the function")),
+        "CTE Scan" => Some((node, "the rows of the CTE")),
+        _ => None,
+    });
+    let (node, what) = stored?;
+    Some(format!(
+        "{what} {}",
+        node.alias.as_deref().unwrap_or_default()
+    ))
 }
 
 /// What gives a statement so many bytes, if the machine has them for all sessions that send it.
@@ -109,13 +154,8 @@ fn temporary_files(evidence: &Evidence) -> Option<Observation> {
             .root
             .all()
             .into_iter()
-            .filter(|(_, node)| {
-                ["Sort", "Hash", "Aggregate", "Materialize", "SetOp"]
-                    .iter()
-                    .any(|k| node.kind.ends_with(k))
-            })
-            // Rows in memory have a header, and are sorted by pointers.
-            .map(|(_, node)| (node.rows * (node.width + 40.0), node.kind.as_str()))
+            .filter(|(_, node)| KEEPING.iter().any(|k| node.kind.ends_with(k)))
+            .map(|(_, node)| (need(node), node.kind.as_str()))
             .max_by(|a, b| a.0.total_cmp(&b.0))?;
         let (part, left) = in_files(evidence, statement);
         (need > memory).then(|| Hit {
@@ -188,7 +228,9 @@ fn in_files(evidence: &Evidence, statement: &StatementTime) -> (Part, Option<Lef
 #[cfg(test)]
 mod tests {
     use super::super::database::tests::{counters, statement};
-    use super::super::tests::budget::{found_with, one};
+    use super::super::tests::budget::{found_on_cpus, found_with, one};
+    use crate::bottlenecks::Severity;
+    use crate::observed::statements::Counters;
     use pgassay_model::observed::plans::{Node, Plan};
 
     #[test]
@@ -217,6 +259,66 @@ mod tests {
                 .text
                 .contains("work_mem = '115MB'"),
             "{found:#?}"
+        );
+    }
+
+    /// What a function gives is stored, and its file stays in the kernel's cache: nothing is won by more memory.
+    #[test]
+    fn rows_that_are_only_stored_are_no_sort() {
+        let of = |kind: &str, rows: f64| {
+            let below = Node {
+                kind: "Function Scan".into(),
+                alias: Some("pg_logical_slot_peek_changes".into()),
+                rows: 5.0,
+                width: 40.0,
+                ..Node::default()
+            };
+            let plan = Plan {
+                root: Node {
+                    kind: kind.into(),
+                    rows,
+                    width: 40.0,
+                    nodes: vec![below],
+                    ..Node::default()
+                },
+                work_mem_bytes: Some(4_194_304.0),
+                ..Plan::default()
+            };
+            let listing = "    60.00%  postgres  postgres  [.] BufFileWrite\n            |\n            ---tuplestore_puttuple\n               \
+                           BufFileWrite\n\n    40.00%  postgres  postgres  [.] ExecScan\n";
+            let found = found_on_cpus(1.5, &[], listing, |observed| {
+                let mut statements =
+                    statement("SELECT … FROM pg_logical_slot_peek_changes($1)", Some(plan));
+                statements.statements[0].counters = Some(Counters {
+                    calls: 50.0,
+                    temp_blocks: Some(566.0),
+                    ..Counters::default()
+                });
+                observed.statements = Some(statements);
+            });
+            one(&found, "spilling").clone()
+        };
+        let stored = of("Sort", 5.0);
+        assert!(
+            stored
+                .saw
+                .contains("the rows of the function pg_logical_slot_peek_changes"),
+            "{}",
+            stored.saw
+        );
+        assert!(
+            stored
+                .remedy
+                .iter()
+                .all(|s| !s.text.contains("SET work_mem")),
+            "{stored:#?}"
+        );
+        assert_eq!(stored.severity, Severity::Low);
+        let sorted = of("Sort", 1e6);
+        assert!(sorted.saw.contains("sorts or hashes"), "{}", sorted.saw);
+        assert!(
+            sorted.remedy[0].text.contains("SET work_mem"),
+            "{sorted:#?}"
         );
     }
 }

@@ -22,7 +22,7 @@ const NOTABLE_LWLOCK: f64 = 0.05;
 /// The same for what a load on a well-configured server does, too: commits and reads.
 pub(super) const MUCH: f64 = 0.2;
 /// From this share of blocks that are not found in shared buffers on, misses matter at all.
-const SOME_MISSES: f64 = 0.005;
+pub(super) const SOME_MISSES: f64 = 0.005;
 
 /// Wait events that are the signs of an entry.
 pub(super) struct Row {
@@ -95,7 +95,7 @@ pub(super) const ROWS: &[Row] = &[
         symptom_of: Some("many small commits, or a slow device under pg_wal"),
         settings: &["synchronous_commit", "fsync"],
         when: |_, run| !commits_sleep(run),
-        more: commits::in_one_each,
+        more: commits::behind_flushes,
     },
     Row {
         entry: "synchronous-standbys",

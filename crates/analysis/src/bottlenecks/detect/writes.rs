@@ -331,6 +331,7 @@ pub(super) mod tests {
                     ..StatementTime::default()
                 }],
                 other_sessions: 0.0,
+                elsewhere: None,
             });
             observed.growth = Some(GrowthRecord {
                 tables,

@@ -7,14 +7,17 @@ use pgassay_model::server::Origin;
 use pgassay_model::workload::{ScriptPlan, WorkloadPlan};
 use pgassay_readings::profile::Profile;
 
+use super::super::database::tests::statement;
 use super::scaling;
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Confidence, Finding, Severity};
 use crate::bottlenecks::load;
+use crate::diagnose::diagnose;
 use crate::measured::ServerSummary;
 use crate::observed::PointObserved;
 use crate::observed::budget::{Budget, OffCpu, Wait};
 use crate::observed::counters::ServerCounters;
+use crate::observed::statements::Elsewhere;
 use crate::observed::waits::{WaitAnalysis, WaitEvent};
 use crate::profile::summarise;
 use crate::server::{Setting, SettingsOf};
@@ -32,6 +35,8 @@ struct Seen {
     busy: f64,
     /// CPUs that a quota kept from the server.
     held_back: f64,
+    /// Blocks of a hundred that are not in shared buffers.
+    misses: Option<f64>,
     listing: &'static str,
     /// The clients' script.
     script: &'static str,
@@ -47,6 +52,7 @@ const QUIET: Seen = Seen {
     waits: &[],
     busy: 0.8,
     held_back: 0.0,
+    misses: None,
     listing: "",
     script: "SELECT 1;",
     settings: &[],
@@ -134,6 +140,15 @@ pub(in crate::bottlenecks::detect) fn found_on_full_cpus(
 }
 
 fn found_as(seen: &Seen, edit: impl FnOnce(&mut PointObserved)) -> Vec<Finding> {
+    looked_at(seen, edit, load)
+}
+
+/// What `look` makes of it.
+fn looked_at<T>(
+    seen: &Seen,
+    edit: impl FnOnce(&mut PointObserved),
+    look: impl FnOnce(&Evidence) -> T,
+) -> T {
     let mut analysis = RUN.clone();
     analysis.host.cpus = Some(2);
     if !seen.settings.is_empty() {
@@ -204,6 +219,12 @@ fn found_as(seen: &Seen, edit: impl FnOnce(&mut PointObserved)) -> Vec<Finding> 
         (metrics::CLIENT_CPUS, estimate(0.1)),
         (metrics::CPU_THROTTLED, estimate(seen.held_back)),
     ]);
+    if let Some(misses) = seen.misses {
+        point.metrics.extend([
+            (metrics::BUFFER_MISSES, estimate(misses)),
+            (metrics::BUFFER_HITS, estimate(100.0 - misses)),
+        ]);
+    }
     let profile =
         (!seen.listing.is_empty()).then(|| summarise(&Profile::parse(seen.listing).unwrap()));
     let ours = WorkloadPlan {
@@ -213,7 +234,7 @@ fn found_as(seen: &Seen, edit: impl FnOnce(&mut PointObserved)) -> Vec<Finding> 
         }],
         ..WorkloadPlan::default()
     };
-    load(&Evidence {
+    look(&Evidence {
         version: Some(180_000),
         profile: profile.as_ref(),
         run: Some(RunEvidence {
@@ -254,7 +275,7 @@ fn a_gain_is_no_more_than_the_cpus_have_room_for() {
     assert!(full.limited_by_cpus);
     let words = full.gain_in_words().unwrap();
     assert!(
-        words.contains("1.12 times") && words.contains("the CPUs are full"),
+        words.contains("1.12 times") && words.contains("the CPUs would then be full"),
         "{words}"
     );
     assert!((full.budget_share.unwrap() - 0.625).abs() < 1e-9);
@@ -523,4 +544,130 @@ fn a_wait_that_a_setting_makes_is_told_with_the_setting() {
         !words.contains("no room") && !words.contains("at most"),
         "{words}"
     );
+}
+
+/// Huge pages for shared buffers reach no memory of a process' own.
+#[test]
+fn faults_on_private_memory_are_a_symptom_of_what_takes_it() {
+    let of = |fault: &str| {
+        let listing = format!(
+            "    60.00%  postgres  [kernel]  [k] clear_page_erms\n            |\n            ---ExecSort\n               palloc\n               \
+             {fault}\n               clear_page_erms\n\n    40.00%  postgres  postgres  [.] ExecScan\n"
+        );
+        let findings = found(&Seen {
+            listing: listing.leak(),
+            ..QUIET
+        });
+        one(&findings, "page-faults").clone()
+    };
+    let private = of("do_anonymous_page");
+    assert!(
+        private.remedy.iter().all(|s| !s.text.contains("huge")),
+        "{private:#?}"
+    );
+    assert!(private.symptom_of.is_some() && private.severity == Severity::Low);
+    let shared = of("shmem_fault");
+    assert!(shared.remedy[0].text.contains("huge"), "{shared:#?}");
+}
+
+/// Sessions that sleep at a lock and are woken exchange no message.
+#[test]
+fn wake_ups_at_locks_are_no_round_trips() {
+    let of = |called: &str| {
+        let listing = format!(
+            "    60.00%  postgres  [kernel]  [k] finish_task_switch\n            |\n            ---{called}\n               \
+             finish_task_switch\n\n    25.00%  postgres  [kernel]  [k] unix_stream_sendmsg\n    15.00%  postgres  postgres  [.] \
+             ExecScan\n"
+        );
+        let findings = found(&Seen {
+            listing: listing.leak(),
+            ..QUIET
+        });
+        findings.iter().any(|f| f.id == "round-trips")
+    };
+    assert!(of("WaitEventSetWait"));
+    assert!(!of("XLogFlush\n               PGSemaphoreLock"));
+}
+
+/// Where no block is replaced, larger buffers are no remedy for looking them up.
+#[test]
+fn the_mapping_locks_of_blocks_that_stay_are_not_mended_by_larger_buffers() {
+    let listing = "    40.00%  postgres  postgres  [.] LWLockAcquire\n            |\n            ---BufferAlloc\n               \
+                   LWLockAcquire\n\n    60.00%  postgres  postgres  [.] ExecScan\n";
+    let remedy = |misses: f64| {
+        let findings = found(&Seen {
+            listing,
+            misses: Some(misses),
+            ..QUIET
+        });
+        one(&findings, "buffer-mapping-locks").remedy[0]
+            .text
+            .clone()
+    };
+    assert!(remedy(20.0).contains("Raise shared_buffers"));
+    assert!(!remedy(0.0).contains("Raise shared_buffers"));
+}
+
+/// A statement that is all of the load's time is not all of the server's where others execute, too.
+#[test]
+fn shares_of_the_load_are_not_told_as_the_servers() {
+    let of = |share: f64| {
+        let findings = found_as(
+            &Seen {
+                on_cpu: 1.9,
+                ready: 4.0,
+                busy: 2.0,
+                ..QUIET
+            },
+            |observed| {
+                let mut statements = statement("SELECT basket", None);
+                statements.statements[0].cpu_share = 1.0;
+                statements.elsewhere = Some(Elsewhere {
+                    share,
+                    query_id: "-42".into(),
+                    calls: 40.0,
+                    execution_ms: 240.5,
+                });
+                observed.statements = Some(statements);
+            },
+        );
+        one(&findings, "cpu-saturated").evidence.join("; ")
+    };
+    let told = of(0.952);
+    assert!(
+        told.contains("95.2 % of all execution time goes to statements of other sessions"),
+        "{told}"
+    );
+    assert!(
+        told.contains("100.0 % of the load's sessions' CPU time"),
+        "{told}"
+    );
+    let alone = of(0.002);
+    assert!(
+        alone.contains("100.0 % of the sessions' CPU time"),
+        "{alone}"
+    );
+}
+
+/// Who reads a finding's sentence alone reads that others were there.
+#[test]
+fn findings_beside_other_programs_say_so() {
+    let of = |busy: f64| {
+        let seen = Seen {
+            on_cpu: 0.5,
+            ready: 0.1,
+            idle: 0.4,
+            waits: &[("IO", "WALSync", 6.0)],
+            busy,
+            ..QUIET
+        };
+        let found = looked_at(&seen, |_| {}, |evidence| diagnose("run", evidence).findings);
+        one(&found, "wal-flush").saw.clone()
+    };
+    let disturbed = of(1.05);
+    assert!(
+        disturbed.ends_with("Other programs kept 0.45 of 2 CPUs busy meanwhile: these are figures of a disturbed machine."),
+        "{disturbed}"
+    );
+    assert!(!of(0.7).contains("ther programs"), "{}", of(0.7));
 }

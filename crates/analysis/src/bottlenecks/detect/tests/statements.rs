@@ -157,7 +157,7 @@ fn full_cpus_name_the_statement_and_stand_behind_its_cause() {
     let evidence = full.evidence.join("; ");
     assert!(evidence.contains("SELECT 1 FROM t"), "{evidence}");
     assert!(
-        evidence.contains("Seq Scan on public.t 100000 rows"),
+        evidence.contains("rows as the planner expects: Seq Scan on public.t 100000"),
         "{evidence}"
     );
     // Without a cause they are what is found.

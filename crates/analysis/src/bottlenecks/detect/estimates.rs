@@ -1,0 +1,299 @@
+//! Rows that came where the planner expected others, by far; and what such an estimate rests on, since that decides
+//! what mends it.
+
+use pgassay_model::observed::plans::{Node, Plan};
+use pgassay_text::quote::quote_ident;
+
+use super::conditions::{Compared, compared, conjuncts, disjuncts};
+use super::hits::{Hit, Part, joined, with_plans};
+use super::{Detector, counts, run};
+use crate::bottlenecks::evidence::{Evidence, RunEvidence};
+use crate::bottlenecks::finding::{Confidence, Observation, Severity, StepKind};
+use crate::observed::statements::StatementTime;
+
+pub(super) const DETECTORS: &[Detector] = &[run("rows-misestimated", misestimated)];
+
+/// So many times as many rows, or as few, are far off.
+const FAR: f64 = 10.0;
+/// Fewer rows than these, expected and come, are no matter.
+const FEW_ROWS: f64 = 100.0;
+
+fn is_far(expected: f64, came: f64) -> bool {
+    let (less, more) = (came.min(expected).max(1.0), came.max(expected));
+    more >= FEW_ROWS && more >= FAR * less
+}
+
+/// The node of a plan that ran whose rows are furthest from what was expected.
+fn furthest(plan: &Plan) -> Option<(&Node, f64)> {
+    let ran = plan.root.all().into_iter().filter_map(|(_, node)| {
+        let came = node.actual_rows?;
+        let (less, more) = (came.min(node.rows).max(1.0), came.max(node.rows));
+        is_far(node.rows, came).then_some((node, came, more / less))
+    });
+    let furthest = ran.max_by(|a, b| a.2.total_cmp(&b.2));
+    furthest.map(|(node, came, _)| (node, came))
+}
+
+/// A scan that drives a loop, which began so many scans of the other side as rows came.
+fn driving<'p>(
+    run: &RunEvidence,
+    statement: &StatementTime,
+    plan: &'p Plan,
+) -> Option<(&'p Node, f64)> {
+    let outer = plan.root.all().into_iter().filter_map(|(parent, node)| {
+        let parent = parent.filter(|parent| parent.kind == "Nested Loop")?;
+        let is_outer = parent
+            .nodes
+            .first()
+            .is_some_and(|first| std::ptr::eq(first, node));
+        let came = counts::kept(run, statement, plan, node).filter(|_| is_outer)?;
+        is_far(node.rows, came).then_some((node, came))
+    });
+    outer.max_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+fn misestimated(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let hits: Vec<Hit> = with_plans(&run, |statement, plan| {
+        if let Some((node, came)) = furthest(plan) {
+            let saw = format!(
+                "The planner expected {:.0} rows where {came:.0} came ({}, as it ran).",
+                node.rows,
+                named(node)
+            );
+            return Some(hit(statement, plan, node, saw, Confidence::High));
+        }
+        if let Some((node, came)) = driving(&run, statement, plan) {
+            let saw = format!(
+                "The planner expects {:.0} rows where {came:.0} come ({}), and reads the other side of a nested loop for \
+                 each of them.",
+                node.rows,
+                named(node)
+            );
+            return Some(hit(statement, plan, node, saw, Confidence::High));
+        }
+        let counters = statement.counters.as_ref()?;
+        let rows = counters.rows?;
+        let expected = plan.root.rows;
+        let writes = plan.root.kind == "ModifyTable";
+        // Of few calls the average is chance.
+        if writes || counters.calls < 10.0 || !is_far(expected, rows) {
+            return None;
+        }
+        let saw = format!("The planner expects {expected:.0} rows where {rows:.0} come.");
+        Some(hit(statement, plan, &plan.root, saw, Confidence::Medium))
+    });
+    let drives = hits.iter().any(|hit| hit.saw.contains("nested loop"));
+    joined(&run, hits).map(|seen| {
+        seen.severity(match drives {
+            true => Severity::Medium,
+            false => Severity::Low,
+        })
+    })
+}
+
+fn named(node: &Node) -> String {
+    match &node.relation {
+        Some(relation) => format!("{} on {relation}", node.kind),
+        None => node.kind.clone(),
+    }
+}
+
+fn hit<'s>(
+    statement: &'s StatementTime,
+    plan: &Plan,
+    node: &Node,
+    saw: String,
+    confidence: Confidence,
+) -> Hit<'s> {
+    Hit {
+        statement,
+        part: Part::UNKNOWN,
+        left: None,
+        saw,
+        confidence,
+        evidence: Vec::new(),
+        steps: remedies(plan, node),
+    }
+}
+
+/// What the estimate of a node's rows rests on, that of the first below it that does not only hand on.
+fn remedies(plan: &Plan, node: &Node) -> Vec<(StepKind, String)> {
+    let advice = |text: &str| vec![(StepKind::Advice, text.to_owned())];
+    let below = node.all().into_iter().map(|(_, node)| node);
+    if let Some(function) = below.clone().find(|n| n.kind == "Function Scan") {
+        let name = function.alias.as_deref().unwrap_or("the function");
+        return vec![(
+            StepKind::Advice,
+            format!(
+                "say how many rows the function behind {name} gives: ALTER FUNCTION … ROWS n, or a support function; the \
+                 planner takes {:.0}, and no statistics reach it",
+                function.rows
+            ),
+        )];
+    }
+    if below
+        .clone()
+        .any(|n| matches!(n.kind.as_str(), "CTE Scan" | "WorkTable Scan"))
+    {
+        return advice(
+            "have the condition reach the tables: WITH … AS NOT MATERIALIZED, or the condition within the CTE; nobody keeps \
+             statistics of what a CTE gives, and ANALYZE and CREATE STATISTICS do not reach it",
+        );
+    }
+    if !node.group_key.is_empty() {
+        let of_columns = node.group_key.iter().all(|key| !key.contains('('));
+        return match (of_columns, node.group_key.len()) {
+            (true, 1) => advice(
+                "the number of groups goes by the number of distinct values: ANALYZE, or ALTER TABLE … ALTER COLUMN … SET \
+                 (n_distinct = …) where that stays wrong; under a condition it is a guess, which no statistics mend",
+            ),
+            (true, _) => advice(
+                "the number of groups goes by the number of distinct values together: CREATE STATISTICS … (ndistinct) ON these \
+                 columns, then ANALYZE",
+            ),
+            (false, _) => advice(
+                "the number of groups of an expression is a guess: CREATE STATISTICS … ON (the expression), from 14 on, then \
+                 ANALYZE",
+            ),
+        };
+    }
+    let scan = below.clone().find(|n| n.relation.is_some());
+    match scan {
+        Some(scan) => of_scan(plan, scan),
+        None => Vec::new(),
+    }
+}
+
+/// Conditions of a scan, each by itself.
+fn conditions(scan: &Node) -> Vec<&str> {
+    let of = ["Index Cond", "Recheck Cond", "Filter"];
+    let of = of.iter().filter_map(|name| scan.conditions.get(*name));
+    of.flat_map(|condition| conjuncts(condition)).collect()
+}
+
+fn of_scan(plan: &Plan, scan: &Node) -> Vec<(StepKind, String)> {
+    let (Some(table), conditions) = (scan.relation.as_deref(), conditions(scan)) else {
+        return Vec::new();
+    };
+    let facts = plan.relations.get(table);
+    let column = |part: &&str| match compared(part, facts?) {
+        Some(Compared::Column(column)) if disjuncts(part).len() == 1 => Some(column),
+        _ => None,
+    };
+    let mut columns: Vec<String> = conditions.iter().filter_map(column).collect();
+    columns.sort_unstable();
+    columns.dedup();
+    let analyze = format!("ANALYZE {table};");
+    let ranges = conditions.iter().filter(|part| {
+        [" < ", " > ", " <= ", " >= "]
+            .iter()
+            .any(|op| part.contains(op))
+    });
+    if columns.len() > 1 {
+        let name = table.rsplit('.').next().unwrap_or(table).trim_matches('"');
+        let name = format!("{name}_together");
+        return vec![(
+            StepKind::Sql,
+            format!(
+                "CREATE STATISTICS {} (dependencies, mcv) ON {} FROM {table}; {analyze}   -- columns that \
+                 depend on each other",
+                quote_ident(&name),
+                columns.join(", ")
+            ),
+        )];
+    }
+    if columns.is_empty() && ranges.count() > 1 {
+        return vec![(
+            StepKind::Advice,
+            format!(
+                "the conditions on {table} are ranges, whose parts are taken for independent: no statistics say otherwise; see \
+                 whether the plan would be another with the rows that come"
+            ),
+        )];
+    }
+    if columns.is_empty() && !conditions.is_empty() && facts.is_some() {
+        return vec![(
+            StepKind::Advice,
+            format!(
+                "the condition on {table} compares no column as it is, and its estimate is a guess: compare the column itself, or \
+                 CREATE STATISTICS … ON (the expression) FROM {table}, from 14 on, then ANALYZE"
+            ),
+        )];
+    }
+    vec![(
+        StepKind::Sql,
+        format!(
+            "{analyze}   -- then, for a column whose values are skewed, a higher statistics target"
+        ),
+    )]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use pgassay_model::observed::plans::RelationFacts;
+
+    use super::*;
+
+    fn node(kind: &str, condition: &str, nodes: Vec<Node>) -> Node {
+        let condition = condition.split_once(": ").into_iter();
+        Node {
+            kind: kind.into(),
+            relation: kind.contains("Scan on").then(|| "public.t".to_owned()),
+            conditions: condition
+                .map(|(k, v)| (k.to_owned(), v.to_owned()))
+                .collect(),
+            rows: 1000.0,
+            nodes,
+            ..Node::default()
+        }
+    }
+
+    fn told(node: &Node) -> String {
+        let facts = RelationFacts {
+            columns: ["a", "b", "low", "high"].map(str::to_owned).to_vec(),
+            ..RelationFacts::default()
+        };
+        let plan = Plan {
+            relations: BTreeMap::from([("public.t".to_owned(), facts)]),
+            ..Plan::default()
+        };
+        remedies(&plan, node).remove(0).1
+    }
+
+    /// ANALYZE is told where it is the columns' statistics that are wrong, and nowhere else.
+    #[test]
+    fn the_remedy_goes_by_what_the_estimate_rests_on() {
+        let function = node("Hash Join", "", vec![node("Function Scan", "", vec![])]);
+        let text = told(&function);
+        assert!(
+            text.contains("ROWS n") && text.contains("takes 1000"),
+            "{text}"
+        );
+        let cte = told(&node("CTE Scan", "Filter: (v.a = $1)", vec![]));
+        assert!(cte.contains("NOT MATERIALIZED"), "{cte}");
+        let range = node(
+            "Index Scan on",
+            "Index Cond: ((t.low <= $1) AND (t.high >= $2))",
+            vec![],
+        );
+        assert!(!told(&range).contains("ANALYZE"), "{}", told(&range));
+        let both = node("Seq Scan on", "Filter: ((t.a = $1) AND (t.b = $2))", vec![]);
+        let text = told(&both);
+        assert!(
+            text.contains("(dependencies, mcv) ON a, b FROM public.t; ANALYZE public.t;"),
+            "{text}"
+        );
+        let one = told(&node("Seq Scan on", "Filter: (t.a = $1)", vec![]));
+        assert!(one.starts_with("ANALYZE public.t;"), "{one}");
+        let guess = told(&node("Seq Scan on", "Filter: ((t.a % 7) = $1)", vec![]));
+        assert!(guess.contains("ON (the expression)"), "{guess}");
+        let grouped = Node {
+            group_key: vec!["t.a".into(), "t.b".into()],
+            ..node("Aggregate", "", vec![])
+        };
+        assert!(told(&grouped).contains("ndistinct"));
+    }
+}
