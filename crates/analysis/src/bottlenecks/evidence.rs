@@ -14,6 +14,9 @@ use pgassay_model::workload::{Pace, WorkloadPlan};
 /// Other programs' share of the CPUs from which on it is no longer the machine's own housekeeping.
 pub(super) const OTHERS: f64 = 0.1;
 
+/// Sightings that must be missing for statements to be other sessions': by chance that many are in one case of 150.
+const MISSED: f64 = 5.0;
+
 /// What is known of a server under load.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Evidence<'a> {
@@ -230,8 +233,11 @@ impl<'a> RunEvidence<'a> {
         if self.setting("pg_stat_statements.track") == Some("all") || self.is_own_load() {
             return None;
         }
-        let elsewhere = self.observed?.statements.as_ref()?.elsewhere.as_ref()?;
-        (elsewhere.share >= OTHERS).then_some(elsewhere)
+        let statements = self.observed?.statements.as_ref()?;
+        let elsewhere = statements.elsewhere.as_ref()?;
+        // Of the load's own those would have been seen.
+        let missed = elsewhere.share * statements.sightings as f64;
+        (elsewhere.share >= OTHERS && missed >= MISSED).then_some(elsewhere)
     }
 
     /// `Other programs kept 0.45 of 2 CPUs busy meanwhile …`, where they did so that it shows.

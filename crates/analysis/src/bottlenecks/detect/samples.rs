@@ -25,6 +25,8 @@ pub(super) const DETECTORS: &[Detector] = &[
     samples("jit-small-queries", jit),
 ];
 
+/// The share of faults on memory in common from which on larger pages for it are worth a try.
+const ENOUGH_FAULTS: f64 = 0.02;
 /// A lock's or function's share from which it is worth a finding.
 const NOTABLE: f64 = 0.05;
 
@@ -404,22 +406,29 @@ fn page_faults(evidence: &Evidence) -> Option<Observation> {
     }
     let of = |work| profile.within(work).unwrap_or(0.0);
     let (private, shared) = (of(Work::PrivateFaults), of(Work::SharedFaults));
+    if !profile.call_chains || shared > private && profile.shows(shared, ENOUGH_FAULTS) {
+        return Some(seen);
+    }
+    // Larger pages for shared buffers reach none of it.
+    let seen = seen.severity(Severity::Low).seen(format!(
+        "{} at memory of the processes' own, {} at memory that they share",
+        tenths(private),
+        tenths(shared)
+    ));
     Some(match private > shared {
-        // Larger pages for shared buffers reach none of it.
         true => seen
-            .seen(format!(
-                "{} at memory of the processes' own, {} at memory that they share",
-                tenths(private),
-                tenths(shared)
-            ))
-            .severity(Severity::Low)
-            .symptom_of("statements that take much memory anew: large sorts, hashes and stored rows, long texts that are built or copied")
+            .symptom_of(
+                "statements that take much memory anew: large sorts, hashes and stored rows, long texts that are built or copied",
+            )
             .means(
                 "Memory that a statement takes from the kernel is cleared first, page by page as it is touched, and goes \
                  back to the kernel when the statement frees it.",
             )
-            .advice("see what takes the memory, by the callers of these samples: fewer or smaller rows to sort, hash or store, fewer copies of a text"),
-        false => seen,
+            .advice(
+                "see what takes the memory, by the callers of these samples: fewer or smaller rows to sort, hash or store, \
+                 fewer copies of a text",
+            ),
+        false => seen.advice("see by the callers of these samples which memory they are at"),
     })
 }
 

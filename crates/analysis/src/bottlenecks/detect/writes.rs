@@ -225,6 +225,10 @@ fn inner_scans(evidence: &Evidence) -> Option<Observation> {
     let scans = worst.by("seq_scan");
     let each = worst.by("seq_tup_read") / scans;
     let statement = weighty.first()?;
+    // Statements of sessions that are not the load's may read it.
+    if run.elsewhere().is_some() {
+        return None;
+    }
     // Far fewer scans than calls are another session's, or of a way that is seldom taken.
     let calls = weighty
         .iter()
@@ -275,7 +279,7 @@ pub(super) mod tests {
     use super::super::tests::budget::{found_with, one};
     use crate::bottlenecks::Finding;
     use crate::observed::PointObserved;
-    use crate::observed::statements::{Counters, StatementAnalysis, StatementTime};
+    use crate::observed::statements::{Counters, Elsewhere, StatementAnalysis, StatementTime};
     use pgassay_model::observed::blockers::{BlockerRecord, Holder};
     use pgassay_model::observed::growth::{Grown, GrowthRecord};
     use pgassay_model::observed::plans::{Node, Plan, ReferenceFacts, RelationFacts};
@@ -436,6 +440,21 @@ pub(super) mod tests {
             !has(&plan(54_000.0, "UPDATE u SET v = $1")),
             "41 scans in 54000 calls"
         );
+        let beside = |share: f64| {
+            let scans = vec![grown(
+                "public.log",
+                &[("seq_scan", 40.0), ("seq_tup_read", 8e6)],
+            )];
+            found_beside("Insert", RelationFacts::default(), scans, move |observed| {
+                let statements = observed.statements.as_mut().unwrap();
+                statements.elsewhere = Some(Elsewhere {
+                    share,
+                    ..Elsewhere::default()
+                });
+            })
+        };
+        assert!(has(&beside(0.01)));
+        assert!(!has(&beside(0.95)), "a report beside the load");
         assert!(!has(&plan(40.0, "REFRESH MATERIALIZED VIEW sums")));
         assert!(!has(&plan(40.0, "SELECT count(*) FROM log")));
     }
