@@ -8,7 +8,7 @@ For each entry of spoilt_entries.py: a database of its own on a server of Postgr
 it, a load over `pgassay run`, and `pgassay diagnose`. The cause is *named* if an expected finding is among the first
 three that weigh, is no symptom, is at least of medium confidence, and one of its steps says what mends it; *in part*
 if it is found, but not so; else *missed*, or *no effect* if mending gains nothing on this machine. Then it is mended and measured again, and the gain that was said (as
-expected where it was, marked <= where only a bound was given) is held against the gain that came. With --sound, the servers that have nothing wrong: every finding above "low" that
+expected where it was, marked ~ where only the time spent there was given) is held against the gain that came. With --sound, the servers that have nothing wrong: every finding above "low" that
 is not allowed there is wrong.
 
 Entries of another module (--entries spoilt_blind) may tell cause and remedy in words instead of ids: then the first
@@ -260,7 +260,7 @@ def factor(value):
 
 def said(result):
     bound = result["said"] is not None and not result.get("rests_on")
-    return ("<=" if bound else "") + factor(result["said"])
+    return ("~" if bound else "") + factor(result["said"])
 
 
 def show_spoilt(results):
