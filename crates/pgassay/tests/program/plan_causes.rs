@@ -13,7 +13,7 @@ fn holds(server: &Server, cases: &[Case]) {
     let mut left: Vec<&Case> = cases.iter().collect();
     let mut last = serde_json::Value::Null;
     // On a busy machine not all of them weigh enough, or are explained, in one window: those are looked at once more.
-    for _ in 0..3 {
+    for _ in 0..5 {
         let spoilt: Vec<&str> = left.iter().map(|case| case.2).collect();
         last = watched(server, &spoilt);
         left.retain(|(id, words, _, _)| match finding(&last, id) {
