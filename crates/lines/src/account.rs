@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::gathered::{Counts, Gathered, rounded};
 use crate::meetings::{Meeting, meetings};
-use crate::replay::Transfers;
 use crate::segment::{Region, Segment};
 use crate::sequence::Sequence;
+use crate::transfers::Transfers;
 
 /// The document's schema.
 pub const SCHEMA: &str = "pgassay/lines/1";

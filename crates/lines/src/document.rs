@@ -6,7 +6,7 @@ use pgassay_report::{Document, Report, Rows};
 use crate::account::{Account, Line, Taker};
 use crate::gathered::Counts;
 use crate::meetings::Meeting;
-use crate::replay::{Interval, Transfers};
+use crate::transfers::{Interval, Transfers};
 
 mod map;
 

@@ -30,4 +30,5 @@ pub mod sequence;
 #[cfg(target_arch = "x86_64")]
 pub mod session;
 pub mod timed;
+pub mod transfers;
 pub mod walls;

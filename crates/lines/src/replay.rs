@@ -15,12 +15,10 @@ use std::collections::{BinaryHeap, HashMap};
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use crate::recording::Kind;
 use crate::sequence::Sequence;
-use crate::timed::Timed;
+use crate::transfers::{Interval, LineOwners, LineTransfers, Transfers};
 
 /// Sessions at most.
 pub const MOST: usize = 1024;
@@ -30,77 +28,12 @@ const WARMING: usize = 2;
 const COUNTED: usize = 64;
 /// Repetitions behind an interval.
 pub(crate) const REPETITIONS: u64 = 5;
-/// Student's t at 97.5 % for four degrees of freedom.
-const T: f64 = 2.776;
 /// Recorded transactions of which it can't be said yet that one alone uses a line.
 const FEW: usize = 4;
 /// Instructions from a read to the write that it is for: a loop around compare-and-swap.
 const SOON: u64 = 32;
 /// Lines named at each number of sessions.
 const NAMED: usize = 8;
-
-/// Transfers at one number of sessions.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
-pub struct Transfers {
-    /// Sessions.
-    pub sessions: usize,
-    /// Transfers a transaction, over the repetitions.
-    pub per_transaction: Interval,
-    /// The memory that is transferred most.
-    pub lines: Vec<LineTransfers>,
-    /// Single lines by how often they go to another owner, the most first.
-    pub owners: Vec<LineOwners>,
-    /// What the sessions get through in time; only where a processor was given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timed: Option<Timed>,
-}
-
-/// A mean with its interval of 95 %, of repetitions with different interleavings.
-#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
-pub struct Interval {
-    /// The mean.
-    pub estimate: f64,
-    /// Its lower end.
-    pub low: f64,
-    /// Its upper end.
-    pub high: f64,
-}
-
-impl Interval {
-    pub(crate) fn of(values: &[f64]) -> Self {
-        let n = values.len().max(1) as f64;
-        let mean = values.iter().sum::<f64>() / n;
-        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        let half = T * (squares / (n - 1.0).max(1.0) / n).sqrt();
-        Self {
-            estimate: mean,
-            low: (mean - half).max(0.0),
-            high: mean + half,
-        }
-    }
-}
-
-/// A line's share in the transfers.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
-pub struct LineTransfers {
-    /// Its name.
-    pub name: String,
-    /// Transfers a transaction.
-    pub per_transaction: Interval,
-}
-
-/// How often a line goes to another owner.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
-pub struct LineOwners {
-    /// Its name.
-    pub name: String,
-    /// Transfers a transaction after which the line is written.
-    pub owned: Interval,
-    /// Those of them before which the session had not used the line for so long that another one
-    /// could have had it meanwhile; only where that time was given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub visits: Option<Interval>,
-}
 
 /// A step of a transaction that may need a line.
 #[derive(Debug, Clone, Copy)]

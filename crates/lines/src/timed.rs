@@ -26,10 +26,9 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
-use crate::replay::{Held, Interval, REPETITIONS, Replay, Touch};
+use crate::replay::{Held, REPETITIONS, Replay, Touch};
+use crate::transfers::{Interval, LineWait, Timed};
 
 /// Transactions of all sessions before the clock is looked at, and counted; a session has two and four at
 /// least.
@@ -55,38 +54,6 @@ pub struct Costs {
     pub transfer_ns: f64,
     /// Microseconds of CPU time of a transaction when no line has to come.
     pub cpu_us: f64,
-}
-
-/// What N sessions get through.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
-pub struct Timed {
-    /// Transactions a second of all sessions; from hand-overs that take a quarter longer to such that take
-    /// a quarter less, over interleavings.
-    pub tps: Interval,
-    /// For which lines sessions wait, the longest first.
-    pub waits: Vec<LineWait>,
-}
-
-impl Timed {
-    /// No more than what the narrowest line allows.
-    pub(crate) fn at_most(mut self, most: Option<f64>) -> Self {
-        if let Some(most) = most {
-            let tps = &mut self.tps;
-            for value in [&mut tps.estimate, &mut tps.low, &mut tps.high] {
-                *value = value.min(most);
-            }
-        }
-        self
-    }
-}
-
-/// Waiting for a line.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
-pub struct LineWait {
-    /// Its name.
-    pub name: String,
-    /// Its share in the time of all sessions.
-    pub share: f64,
 }
 
 /// Picoseconds.

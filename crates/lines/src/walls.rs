@@ -20,8 +20,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::account::Account;
-use crate::replay::Interval;
-use crate::timed::{Costs, Timed};
+
+use crate::timed::Costs;
+use crate::transfers::{Interval, Timed};
 
 /// The document's schema.
 pub const SCHEMA: &str = "pgassay/walls/1";
@@ -439,7 +440,7 @@ fn lines(walls: &Walls) -> Table {
 mod tests {
     use super::*;
     use crate::account::{Subject, account};
-    use crate::replay::{LineOwners, Transfers};
+    use crate::transfers::{LineOwners, Transfers};
 
     fn walls(cpu_us: Option<f64>) -> Walls {
         let even = |value| Interval {

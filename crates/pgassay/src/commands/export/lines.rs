@@ -71,7 +71,7 @@ fn of_account(account: &Account, recorded: jiff::Timestamp, of: Of) -> Rows {
         })
         .collect();
     for at in &account.transfers {
-        let transferred = |what: &str, name: &str, of: pgassay_lines::replay::Interval| Line {
+        let transferred = |what: &str, name: &str, of: pgassay_lines::transfers::Interval| Line {
             what: what.to_owned(),
             name: name.to_owned(),
             sessions: i64::try_from(at.sessions).ok(),
