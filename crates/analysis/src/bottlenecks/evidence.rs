@@ -9,6 +9,7 @@ use crate::profile::Summary;
 use crate::server::{Setting, SettingsOf};
 use crate::stats::scaling::Scaling;
 use crate::{metrics, number};
+use pgassay_model::observed::growth::Grown;
 use pgassay_model::workload::{Pace, WorkloadPlan};
 
 /// Other programs' share of the CPUs from which on it is no longer the machine's own housekeeping.
@@ -99,6 +100,12 @@ pub struct RunEvidence<'a> {
 }
 
 impl<'a> RunEvidence<'a> {
+    /// How a table's counters grew.
+    pub fn table(&self, name: &str) -> Option<&'a Grown> {
+        let growth = self.observed?.growth.as_ref()?;
+        growth.tables.iter().find(|table| table.name == name)
+    }
+
     /// The wait samples.
     pub fn waits(&self) -> Option<&'a WaitAnalysis> {
         self.observed?.waits.as_ref()

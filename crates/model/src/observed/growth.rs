@@ -84,6 +84,16 @@ impl Grown {
         self.grown.get(counter).copied().unwrap_or(0.0)
     }
 
+    /// Scans of a table, by whatever way.
+    pub fn scans(&self) -> f64 {
+        self.by("idx_scan") + self.by("seq_scan")
+    }
+
+    /// Rows of a table that its scans read. One of an index alone reads none.
+    pub fn rows_read(&self) -> f64 {
+        self.by("idx_tup_fetch") + self.by("seq_tup_read")
+    }
+
     /// How a figure of its state stood.
     pub fn stands(&self, figure: &str) -> Option<f64> {
         self.state.get(figure).copied()

@@ -46,14 +46,19 @@ fn own<'a>(
     if reads(plan) != 1 || others.any(|other| other.plan.as_ref().is_some_and(|p| reads(p) > 0)) {
         return None;
     }
-    let growth = run.observed?.growth.as_ref()?;
-    growth.tables.iter().find(|table| table.name == name)
+    run.table(name)
 }
 
 /// Scans of a table in the measured time.
 fn scans(table: &Grown) -> Option<f64> {
-    let scans = table.by("idx_scan") + table.by("seq_scan");
+    let scans = table.scans();
     (scans >= FEW).then_some(scans)
+}
+
+/// Calls of a statement, where they are enough for an average.
+pub(super) fn calls(statement: &StatementTime) -> Option<f64> {
+    let counters = statement.counters.as_ref()?;
+    Some(counters.calls).filter(|calls| *calls >= FEW)
 }
 
 /// Rows that a node reads of its table for each call of the statement.
@@ -66,8 +71,7 @@ pub(super) fn read_a_call(
     // An index alone gives rows that its table does not count.
     let counts = SCANS.contains(&node.kind.as_str()) && node.kind != "Index Only Scan";
     let table = own(run, statement, plan, node).filter(|_| counts)?;
-    let calls = statement.counters.as_ref()?.calls;
-    (calls >= FEW).then(|| (table.by("idx_tup_fetch") + table.by("seq_tup_read")) / calls)
+    Some(table.rows_read() / calls(statement)?)
 }
 
 /// Rows that a node hands on each time that it is executed, what its filter threw away left out: those of the

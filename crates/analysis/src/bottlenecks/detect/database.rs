@@ -179,10 +179,9 @@ const FEW_ROWS: f64 = 10_000.0;
 
 fn statistics(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
-    let growth = run.observed?.growth.as_ref()?;
     let hits = with_plans(&run, |statement, plan| {
         let (name, live, changed, known) = plan.relations.iter().find_map(|(name, facts)| {
-            let seen = growth.tables.iter().find(|t| t.name == *name)?;
+            let seen = run.table(name)?;
             let live = seen.stands("n_live_tup")?;
             let changed = seen.stands("n_mod_since_analyze")?;
             // Never analysed, or so that the number of rows is another by far.

@@ -35,6 +35,7 @@ mod objects;
 mod others;
 mod pages;
 mod placement;
+mod planning;
 mod plans;
 mod pools;
 mod process;
@@ -128,6 +129,7 @@ const FUNCTIONS: &[&[Detector]] = &[
     statements::DETECTORS,
     schema::DETECTORS,
     samples::DETECTORS,
+    planning::DETECTORS,
     run::DETECTORS,
     volume::DETECTORS,
     checkpoints::DETECTORS,

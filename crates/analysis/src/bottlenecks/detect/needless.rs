@@ -5,7 +5,7 @@ use pgassay_model::observed::growth::Grown;
 
 use super::hits::{Hit, Part, joined, with_plans};
 use super::waits::{WAL_FLUSH, is_of};
-use super::writes::{table, written};
+use super::writes::written;
 use super::{Detector, run, tenths};
 use crate::bottlenecks::evidence::Evidence;
 use crate::bottlenecks::finding::{Confidence, Observation, StepKind};
@@ -60,8 +60,8 @@ fn locked(evidence: &Evidence) -> Option<Observation> {
             .all()
             .into_iter()
             .find_map(|(_, n)| n.relation.as_deref())?;
-        let read = table(&run, name)?;
-        let scans = read.by("idx_scan") + read.by("seq_scan");
+        let read = run.table(name)?;
+        let scans = read.scans();
         let calls = statement.counters.as_ref().map_or(scans, |c| c.calls);
         if calls < 100.0 || written > HARDLY_ANY * calls {
             return None;
@@ -142,7 +142,7 @@ fn unchanged(evidence: &Evidence) -> Option<Observation> {
             return None;
         }
         let columns = taken_over(&statement.text)?;
-        let grown = table(&run, name)?;
+        let grown = run.table(name)?;
         let (inserted, updated, hot) = (
             grown.by("n_tup_ins"),
             grown.by("n_tup_upd"),

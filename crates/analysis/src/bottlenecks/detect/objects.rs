@@ -272,7 +272,7 @@ impl Met<'_> {
 }
 
 fn met<'a>(run: &RunEvidence<'a>, growth: &GrowthRecord, table: &'a Grown) -> Option<Met<'a>> {
-    let scans = table.by("idx_scan") + table.by("seq_scan");
+    let scans = table.scans();
     if scans < 1.0 {
         return None;
     }
@@ -291,7 +291,7 @@ fn met<'a>(run: &RunEvidence<'a>, growth: &GrowthRecord, table: &'a Grown) -> Op
     let heap = table.by("heap_blks_hit") + table.by("heap_blks_read");
     let blocks = heap + (counted - of_others).max(of_scanned);
     let written = table.by("n_tup_ins") + table.by("n_tup_upd") + table.by("n_tup_del");
-    let found = table.by("idx_tup_fetch") + table.by("seq_tup_read");
+    let found = table.rows_read();
     let sound = SOUND * scans + found + OF_A_WRITE * written;
     let excess = (1.0 - sound / blocks).max(0.0);
     if excess < EXCESS {

@@ -1,6 +1,5 @@
 //! What the plans of the statements show on which the sessions spent their time.
 
-use pgassay_model::observed::growth::Grown;
 use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
 
 use super::conditions::{Compared, Served, compared, served, words};
@@ -86,7 +85,7 @@ fn scan<'a>(
     let read = read_by_scans(run, table);
     // Its plan under other values, or another statement's, was executed.
     let calls = statement.counters.as_ref().map_or(0.0, |c| c.calls);
-    if read.is_none() && calls >= 10.0 && grown(run, table).is_some() {
+    if read.is_none() && calls >= 10.0 && run.table(table).is_some() {
         return None;
     }
     let by = served(filter, facts);
@@ -306,14 +305,9 @@ fn is_guess(expected: f64, rows: f64, compared: Option<&Compared>) -> bool {
     !of_column && (expected - 0.005 * rows).abs() <= 1.0 + 0.0001 * rows
 }
 
-fn grown<'a>(run: &RunEvidence<'a>, table: &str) -> Option<&'a Grown> {
-    let growth = run.observed?.growth.as_ref()?;
-    growth.tables.iter().find(|t| t.name == table)
-}
-
 /// Sequential scans of a table over the windows, and rows of each.
 pub(super) fn read_by_scans(run: &RunEvidence, table: &str) -> Option<(f64, f64)> {
-    let grown = grown(run, table)?;
+    let grown = run.table(table)?;
     let scans = grown.by("seq_scan");
     (scans > 0.0).then(|| (scans, grown.by("seq_tup_read") / scans))
 }

@@ -1,11 +1,11 @@
 //! Rows that are paired with rows that they have nothing to do with: two children of one parent in one join, and
 //! loops that read the same rows again for each row of a side of which one row was expected.
 
-use pgassay_model::observed::growth::Grown;
 use pgassay_model::observed::plans::{Node, RelationFacts};
 use pgassay_text::quote::quote_ident;
 
 use super::conditions::{Compared, aliases, compared, conjuncts};
+use super::counts;
 use super::plans::FEW_ROWS;
 use super::shapes::{At, Shown, advice};
 use crate::bottlenecks::finding::{Confidence, StepKind};
@@ -14,19 +14,6 @@ use crate::bottlenecks::finding::{Confidence, StepKind};
 const MANY: f64 = 0.1 * FEW_ROWS;
 /// How often something is read again at least, where it was to be read once.
 const AGAIN: f64 = 10.0;
-
-fn table<'a>(at: &At<'a>, name: &str) -> Option<&'a Grown> {
-    let growth = at.run.observed?.growth.as_ref()?;
-    growth.tables.iter().find(|t| t.name == name)
-}
-
-fn scans(grown: &Grown) -> f64 {
-    grown.by("idx_scan") + grown.by("seq_scan")
-}
-
-fn rows(grown: &Grown) -> f64 {
-    grown.by("idx_tup_fetch") + grown.by("seq_tup_read")
-}
 
 fn bare(alias: &str) -> &str {
     alias.trim_matches('"')
@@ -96,17 +83,10 @@ pub(super) fn children(at: &At) -> Option<Shown> {
     });
     let (one, other) = { pairs }.find(|(one, other)| !by_key(at, one, other))?;
     let (a, b) = (one.relation.as_deref()?, other.relation.as_deref()?);
-    let calls = at
-        .statement
-        .counters
-        .as_ref()
-        .map(|c| c.calls)
-        .filter(|calls| *calls >= 10.0);
+    let calls = counts::calls(at.statement);
     let a_call = |name: &str| {
-        Some((
-            scans(table(at, name)?) / calls?,
-            rows(table(at, name)?) / calls?,
-        ))
+        let table = at.run.table(name)?;
+        Some((table.scans() / calls?, table.rows_read() / calls?))
     };
     let most = [(a, a_call(a)), (b, a_call(b))]
         .into_iter()
@@ -192,11 +172,11 @@ pub(super) fn looped(at: &At) -> Option<Shown> {
     if asks || driving == driven || mentioned(at, driving) != 1 || mentioned(at, driven) != 1 {
         return None;
     }
-    let (of_outer, of_inner) = (table(at, driving)?, table(at, driven)?);
-    let again = scans(of_inner) / scans(of_outer).max(1.0);
-    let each = rows(of_inner) / scans(of_inner).max(1.0);
+    let (of_outer, of_inner) = (at.run.table(driving)?, at.run.table(driven)?);
+    let again = of_inner.scans() / of_outer.scans().max(1.0);
+    let each = of_inner.rows_read() / of_inner.scans().max(1.0);
     let expected = outer.rows.max(1.0);
-    if scans(of_outer) < 1.0 || again < AGAIN * expected || again * each < MANY {
+    if of_outer.scans() < 1.0 || again < AGAIN * expected || again * each < MANY {
         return None;
     }
     let statistics = |name: &str, scan: &Node| -> Option<(StepKind, String)> {
@@ -250,8 +230,8 @@ pub(super) fn looped(at: &At) -> Option<Shown> {
         seen: vec![
             format!(
                 "{:.0} scans of {driven} and {:.0} of {driving} in the measured time",
-                scans(of_inner),
-                scans(of_outer)
+                of_inner.scans(),
+                of_outer.scans()
             ),
             format!(
                 "{each:.0} rows of {driven} a scan; {driving} is picked by {condition}{independent}"

@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use pgassay_model::observed::growth::Grown;
 use pgassay_model::observed::plans::{Node, RelationFacts};
 
 use super::conditions::{compared, conjuncts};
+use super::counts;
 use super::hits::Left;
 use super::plans::FEW_ROWS;
 use super::shapes::{At, Shown, advice};
@@ -35,16 +37,10 @@ pub(super) fn recursion(at: &At) -> Option<Shown> {
     if facts.indexes.is_empty() || single.next().is_some() {
         return None;
     }
-    let growth = at.run.observed?.growth.as_ref()?;
-    let grown = growth.tables.iter().find(|t| &t.name == table);
-    let calls = at
-        .statement
-        .counters
-        .as_ref()
-        .map(|c| c.calls)
-        .filter(|calls| *calls >= 10.0);
-    let scans = grown.map_or(0.0, |t| t.by("idx_scan") + t.by("seq_scan"));
-    let a_call = calls.map(|calls| scans / calls);
+    // Without counters nothing tells a walk that repeats itself.
+    at.run.observed?.growth.as_ref()?;
+    let scans = at.run.table(table).map_or(0.0, Grown::scans);
+    let a_call = counts::calls(at.statement).map(|calls| scans / calls);
     // A walk over different rows alone needs no more look-ups than the table has rows.
     let rows = facts.rows.unwrap_or(f64::INFINITY);
     let confidence = match a_call {

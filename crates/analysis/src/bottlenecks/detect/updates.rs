@@ -5,7 +5,7 @@ use pgassay_model::observed::plans::IndexFacts;
 
 use super::conditions::words;
 use super::hits::{Hit, Part, joined, with_plans};
-use super::writes::{table, within, written};
+use super::writes::{within, written};
 use super::{Detector, run, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Confidence, Observation, StepKind};
@@ -101,7 +101,7 @@ fn not_hot(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let hits = with_plans(&run, |statement, plan| {
         let (_, name, facts) = written(plan, &["Update"])?;
-        let seen = table(&run, name)?;
+        let seen = run.table(name)?;
         let (updates, hot) = (seen.by("n_tup_upd"), seen.by("n_tup_hot_upd"));
         let indexes = facts.indexes.len();
         if updates < MANY_UPDATES || hot >= 0.5 * updates || indexes < 2 {

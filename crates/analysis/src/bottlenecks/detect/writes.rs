@@ -10,7 +10,6 @@ use super::{Detector, run, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity, StepKind};
 use crate::profile::Work;
-use pgassay_model::observed::growth::Grown;
 use pgassay_model::observed::plans::{Node, Plan, RelationFacts, TriggerFacts};
 
 pub(super) const DETECTORS: &[Detector] = &[
@@ -38,11 +37,6 @@ pub(super) fn written<'p>(
     })
 }
 
-pub(super) fn table<'a>(run: &RunEvidence<'a>, name: &str) -> Option<&'a Grown> {
-    let growth = run.observed?.growth.as_ref()?;
-    growth.tables.iter().find(|t| t.name == name)
-}
-
 /// The share of the CPU samples within some work; none where no sample is.
 pub(super) fn within(evidence: &Evidence, work: Work) -> Option<f64> {
     evidence.profile?.within(work)
@@ -54,7 +48,7 @@ fn foreign_keys(evidence: &Evidence) -> Option<Observation> {
         let (_, referenced, facts) = written(plan, &["Delete", "Update"])?;
         let mut unindexed = facts.referenced_by.iter().filter(|r| !r.indexed);
         let (reference, scans, each) = unindexed.find_map(|reference| {
-            let seen = table(&run, &reference.table)?;
+            let seen = run.table(&reference.table)?;
             let scans = seen.by("seq_scan");
             let each = seen.by("seq_tup_read") / scans.max(1.0);
             // Who looks for rows that refer stops at the first one, so they may be fewer than there are.
