@@ -256,7 +256,7 @@ impl Report for Walls {
             headline: headline(self),
             sections: vec![Section {
                 id: "walls",
-                title: "Bounds",
+                title: "Replay and bounds",
                 depth: Depth::Summary,
                 blocks: vec![
                     Block::Facts(facts),

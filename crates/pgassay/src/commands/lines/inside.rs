@@ -12,7 +12,7 @@ use pgassay_pgwire::{Session, connect};
 use pgassay_server::extension::Extension;
 use pgassay_sys::stop::Stop;
 
-use super::{Seen, WARMING, backend_of};
+use super::{ROUNDS, Seen, WARMING, backend_of};
 use crate::cli::lines::LinesArgs;
 use crate::commands::progress::Progress;
 use crate::commands::subject::{Subject, explain};
@@ -22,7 +22,7 @@ const OPERATIONS: u32 = 200;
 /// The fewest by whose number an operation is recognised.
 const FEWEST: u32 = 10;
 /// The longest call that is timed, in microseconds.
-const TIMED_US: u32 = 500_000;
+const TIMED_US: u32 = 200_000;
 
 /// The account of a loop on a launched server.
 ///
@@ -84,8 +84,10 @@ pub fn recorded(
         session.rows(&call.counted(arena.handle, !seed, WARMING))?;
         if number == 0 {
             let timed = call.statement(arena.handle, 0, !seed, TIMED_US);
-            let outcome = inserver::outcome(&session.rows(&timed)?)?;
-            seen.cpu_us = Some(outcome.cpu_ns as f64 / outcome.operations.max(1) as f64 / 1e3);
+            for _ in 0..ROUNDS {
+                let outcome = inserver::outcome(&session.rows(&timed)?)?;
+                seen.takes(outcome.cpu_ns as f64 / outcome.operations.max(1) as f64 / 1e3);
+            }
         }
         let server = Server::ask(subject.session()?)?;
         progress.step(
