@@ -108,6 +108,23 @@ impl Guarded {
     }
 }
 
+/// The failed check whose commit is searched for: the first, or by time one whose throughput lost more than
+/// half, where there is such a one. A block of time tells that at once, and counting takes as much longer as
+/// the server has become slower.
+pub fn searched(checks: &[Check]) -> Option<(&Check, bool)> {
+    let failed = || checks.iter().filter(|c| c.judged == Judged::Failed);
+    let lost = |check: &&Check| {
+        let throughput = MetricId::find(&check.metric).is_ok_and(|m| m == MetricId::default());
+        let change = check.change.as_ref();
+        throughput && change.is_some_and(|change| change.high < -0.5)
+    };
+    let first = || failed().next().map(|check| (check, false));
+    failed()
+        .find(lost)
+        .map(|check| (check, true))
+        .or_else(first)
+}
+
 /// Judges a change against a threshold.
 pub fn judge(change: Change, threshold: f64, better: Direction) -> Judged {
     // What is worse lies below zero from here on.
@@ -219,6 +236,43 @@ mod tests {
         assert_eq!(
             judge(change(f64::NAN, f64::NAN, f64::NAN), 0.02, up),
             Judged::Unclear
+        );
+    }
+
+    #[test]
+    fn what_lost_most_of_its_speed_is_searched_by_time() {
+        let check = |metric: &str, judged: Judged, high: f64| Check {
+            workload: "select-only".to_owned(),
+            clients: 4,
+            metric: metric.to_owned(),
+            threshold: 0.05,
+            base: None,
+            head: None,
+            change: Some(Change {
+                estimate: high - 0.01,
+                low: high - 0.02,
+                high,
+            }),
+            judged,
+            run: None,
+        };
+        let counted = check("instructions", Judged::Failed, 1382.0);
+        let searched = |second: Check| {
+            let checks = [counted.clone(), second];
+            searched(&checks).map(|(check, time)| (check.metric.clone(), time))
+        };
+        let of = |metric: &str, time: bool| Some((metric.to_owned(), time));
+        assert_eq!(
+            searched(check("throughput", Judged::Failed, -0.99)),
+            of("throughput", true)
+        );
+        assert_eq!(
+            searched(check("throughput", Judged::Failed, -0.06)),
+            of("instructions", false)
+        );
+        assert_eq!(
+            searched(check("throughput", Judged::Unclear, -0.6)),
+            of("instructions", false)
         );
     }
 }

@@ -418,8 +418,7 @@ fn search(
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<()> {
-    let failed = guarded.checks.iter().find(|c| c.judged == Judged::Failed);
-    let Some(failed) = failed else {
+    let Some((failed, by_time)) = guard::searched(&guarded.checks) else {
         return Ok(());
     };
     let workloads = args.workloads.iter();
@@ -444,9 +443,10 @@ fn search(
         workload,
         dials: args.dials.clone(),
         // Counted under valgrind, as the check was; a metric of that name takes the processor's counter.
-        by: match counted {
-            true => ByArg::Instructions,
-            false => ByArg::default(),
+        by: match (counted, by_time) {
+            (true, _) => ByArg::Instructions,
+            (false, true) => ByArg::Time,
+            (false, false) => ByArg::default(),
         },
         metric: MetricId::find(&failed.metric)
             .ok()
