@@ -3,6 +3,8 @@
 #
 #   scripts/fuzz.sh [SECONDS [TARGET...]]     seconds for each target (60); all targets
 #
+# Targets that are named are built alone, each with the crates that it needs; all are built together.
+#
 # Needs cargo-fuzz, and rustup's nightly or else any Rust that builds the project, which
 # is then told to accept the sanitizer's flags (RUSTC_BOOTSTRAP). It prints how to install
 # what is missing. It stops at the first finding, which is kept in fuzz/artifacts/.
@@ -26,6 +28,11 @@ if ! fuzz --version >/dev/null 2>&1; then
 fi
 [ $# -gt 0 ] || mapfile -t targets < <(fuzz list)
 [ $# -eq 0 ] || targets=("$@")
+named=$#
+# Where targets write files, in memory if there is such a place.
+PGASSAY_FUZZ_FILES=$(mktemp -d "$([ -w /dev/shm ] && echo /dev/shm || echo "${TMPDIR:-/tmp}")/pgassay-fuzz-XXXXXX")
+export PGASSAY_FUZZ_FILES
+trap 'rm -rf "$PGASSAY_FUZZ_FILES"' EXIT
 for target in "${targets[@]}"; do
     echo "fuzzing $target for $seconds s"
     # What is found is added to the first directory; the others are only read.
@@ -40,5 +47,7 @@ for target in "${targets[@]}"; do
     port) corpora+=(../crates/port/tests/port/planted ../crates/port/tests/port/clean) ;;
     script) corpora+=(../crates/engine/workloads) ;;
     esac
-    fuzz run "$target" "${corpora[@]}" -- -max_total_time="$seconds" -timeout=25
+    features=()
+    [ "$named" -eq 0 ] || features=(--no-default-features --features "$target")
+    fuzz run "${features[@]}" "$target" "${corpora[@]}" -- -max_total_time="$seconds" -timeout=25
 done

@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use pgassay_analysis::host::HostSummary;
 use pgassay_analysis::lab::evidence::{Evidence, Part, Shown};
 use pgassay_analysis::lab::report::Conduct;
-use pgassay_analysis::lab::{Lab, LabPlan, check, parse, scale};
+use pgassay_analysis::lab::{Lab, LabPlan, legs::legs, parse, scale};
 use pgassay_report::TextStyle;
 
 fuzz_target!(|data: &[u8]| {
@@ -35,7 +35,7 @@ fuzz_target!(|data: &[u8]| {
         let arms: Vec<String> = arms.map(str::to_owned).collect();
         evidence
             .parts
-            .extend(check::legs(stage).into_iter().map(|leg| Part {
+            .extend(legs(stage).into_iter().map(|leg| Part {
                 stage: stage.id.clone(),
                 leg,
                 arms: arms.clone(),
