@@ -5,8 +5,8 @@ use std::io;
 use super::failure::Failure;
 use super::replay::Place;
 use super::wire::{TxStatus, Wire};
-use super::worker::Shared;
-use crate::script::{Draw, Drawn, Random, Slot, Value, Var};
+use crate::options::Options;
+use crate::script::{Draw, Drawn, Program, Random, Slot, Value, Var};
 use pgassay_pgwire::{Connector, RawConnection, Transport};
 
 /// What a client does at the moment.
@@ -229,12 +229,13 @@ pub(super) fn connect(connector: &Connector) -> Result<RawConnection, String> {
 
 /// A client's variables at the start of a slice.
 pub(super) fn initial_vars(
-    shared: &Shared,
+    program: &Program,
+    options: &Options,
     client: u32,
     default_seed: i64,
     random_seed: i64,
 ) -> Vec<Var> {
-    let symbols = shared.program.symbols();
+    let symbols = program.symbols();
     let mut vars = vec![Var::Unset; symbols.names().len()];
     let mut set = |name: &str, var: Var| {
         if let Some(slot) = symbols.find(name) {
@@ -244,10 +245,10 @@ pub(super) fn initial_vars(
     set("client_id", Var::Value(Value::Int(i64::from(client))));
     set("default_seed", Var::Value(Value::Int(default_seed)));
     set("random_seed", Var::Value(Value::Int(random_seed)));
-    for (name, value) in &shared.options.variables {
+    for (name, value) in &options.variables {
         set(name, Var::Value(*value));
     }
-    for (name, text) in &shared.options.texts {
+    for (name, text) in &options.texts {
         set(name, Var::Text(text.as_str().into()));
     }
     vars

@@ -262,7 +262,13 @@ impl Engine {
             seeds.bits() as i64
         };
         for client in &mut self.clients {
-            client.vars = initial_vars(&self.shared, client.id, default_seed, spec.seed as i64);
+            client.vars = initial_vars(
+                &self.shared.program,
+                &self.shared.options,
+                client.id,
+                default_seed,
+                spec.seed as i64,
+            );
         }
 
         if let Some(replayer) = &mut self.shared.replayer {

@@ -47,6 +47,7 @@ mod result;
 mod saying;
 mod schedule;
 pub mod script;
+mod sent;
 mod socket;
 mod streams;
 mod tally;
@@ -69,4 +70,5 @@ pub use result::{
     CONNECTION, Calls, CommandResult, Interval, Lost, ScriptResult, SliceResult, ThreadUse,
 };
 pub use schedule::{Gaps, Schedule};
+pub use sent::{Sent, sent};
 pub use wire::{Captured, Exchange, Fed, Keep, TxStatus, Wire, WireError};
