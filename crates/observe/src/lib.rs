@@ -7,6 +7,7 @@ mod blockers;
 pub mod cache;
 pub mod cgroup;
 mod cpu;
+mod executed;
 pub mod follow;
 pub mod glance;
 mod growth;
@@ -38,6 +39,7 @@ use pgassay_model::samplers;
 use pgassay_model::storage::Storage;
 use pgassay_pgwire::Session;
 
+pub use executed::Sent;
 pub use log_size::log_bytes;
 pub use pmu::Events;
 pub use sched::ended_ticks;

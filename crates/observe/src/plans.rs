@@ -1,5 +1,6 @@
 //! Plans of statements that somebody else sent, as a guest may ask for them: EXPLAIN without
-//! ANALYZE, in a read-only transaction with a time limit, so that nothing is executed or written.
+//! ANALYZE, in a read-only transaction with a time limit, so that nothing is executed or written. Only those of a
+//! load of ours are executed, too ([`super::executed`]).
 //!
 //! A statement is prepared in a form in which the server takes one statement only, and explained
 //! with a generic plan (`plan_cache_mode`, from 12 on), which parameters don't change.
@@ -11,11 +12,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pgassay_model::observed::plans::{
-    DEFAULT_ROWS, LeakyFacts, LoopFacts, Node, Plan, RelationFacts,
+    DEFAULT_ROWS, Execution, InnerStatement, LeakyFacts, LoopFacts, Node, Plan, RelationFacts,
+    TriggerRun, Work,
 };
 use pgassay_pgwire::{QueryError, Session};
 use serde_json::Value;
 
+use super::executed::{Executed, Inner, inner};
 use super::logged::Longest;
 use super::loops::loops;
 use super::statements::Example;
@@ -50,8 +53,13 @@ const MOST_EXPRESSION: usize = 2000;
 /// Nodes below each other that are kept.
 const DEEPEST: usize = 60;
 
-/// The plan of a statement, or why there is none.
-pub fn ask(session: &mut Session, example: &Example) -> Result<Plan, String> {
+/// The plan of a statement, or why there is none. `executed` is what came of executing it, where a load of ours sends
+/// it.
+pub fn ask(
+    session: &mut Session,
+    example: &Example,
+    executed: Option<Result<Executed, String>>,
+) -> Result<Plan, String> {
     let version: u32 = session
         .value("SHOW server_version_num")
         .map_err(|e| e.to_string())?
@@ -81,8 +89,22 @@ pub fn ask(session: &mut Session, example: &Example) -> Result<Plan, String> {
     if of.parameters > 0 && version < 120_000 {
         return Err("it has parameters, and generic plans came with PostgreSQL 12".to_owned());
     }
+    let (mut executed, not_executed) = match executed {
+        Some(Ok(executed)) => (Some(executed), None),
+        Some(Err(why)) => (None, Some(why)),
+        None => (None, None),
+    };
+    let asked = Asked {
+        example,
+        version,
+        executed: executed.as_ref(),
+    };
     let mut prepared = false;
-    let plan = explain(session, example, version, &mut prepared);
+    let plan = asked.explain(session, &mut prepared);
+    let mut plan = plan.map(|plan| Plan {
+        not_executed,
+        ..plan
+    });
     if plan.is_err() {
         let _ = session.execute("ROLLBACK");
     }
@@ -90,73 +112,153 @@ pub fn ask(session: &mut Session, example: &Example) -> Result<Plan, String> {
         // Prepared statements are no part of the transaction.
         let _ = session.execute("DEALLOCATE pgassay_plan");
     }
+    if let (Ok(plan), Some(executed)) = (&mut plan, &mut executed) {
+        add_inner(plan, executed);
+    }
     plan
 }
 
-fn explain(
-    session: &mut Session,
-    example: &Example,
+/// Adds what ran within the functions and triggers of a statement.
+fn add_inner(plan: &mut Plan, executed: &mut Executed) {
+    let Some(execution) = &mut plan.executed else {
+        return;
+    };
+    if plan.functions.is_empty() && execution.triggers.is_empty() {
+        return;
+    }
+    let of = |inner: Inner| InnerStatement {
+        text: clean(&inner.text),
+        calls: inner.calls,
+        ms: inner.ms,
+        root: inner.root.map(|root| {
+            let mut root = node(&root, 0);
+            drop_outputs(&mut root, &|_| false);
+            root
+        }),
+    };
+    let all = inner(executed).into_iter();
+    execution.inner = all.map(of).collect();
+}
+
+/// What is asked for.
+struct Asked<'a> {
+    example: &'a Example,
     version: u32,
-    prepared: &mut bool,
-) -> Result<Plan, String> {
-    let said = |error: QueryError| error.to_string();
-    let generic = match version {
-        120_000.. => "SET LOCAL plan_cache_mode = force_generic_plan; ",
-        _ => "",
-    };
-    session
-        .execute(&format!(
-            "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog; SET LOCAL statement_timeout = 2000; \
-             SET LOCAL lock_timeout = 200; SET LOCAL standard_conforming_strings = on; {generic}"
-        ))
-        .map_err(said)?;
-    allowed(session, example)?;
-    let settings = what_if::settings(session);
-    as_it_was_sent(session).map_err(said)?;
-    prepare(session, example)?;
-    *prepared = true;
-    let top = explained(session, example, version)?;
-    let mut plan = Plan {
-        root: node(&top["Plan"], 0),
-        planning_ms: top["Planning Time"].as_f64(),
-        ..Plan::default()
-    };
-    plan.alternatives = what_if::alternatives(session, &settings, &plan.root, |session| {
-        // The server keeps a generic plan, whatever settings become.
-        session.execute("DEALLOCATE pgassay_plan").map_err(said)?;
-        prepare(session, example)?;
-        let mut root = node(&explained(session, example, version)?["Plan"], 0);
-        drop_outputs(&mut root, &|_| false);
-        Ok(root)
-    });
-    add_catalogues(session, &mut plan);
-    session.execute("ROLLBACK").map_err(said)?;
-    keep_what_tells(&mut plan);
-    Ok(plan)
+    /// What came of executing it, where that was done.
+    executed: Option<&'a Executed>,
 }
 
-fn prepare(session: &mut Session, example: &Example) -> Result<(), String> {
-    session
-        .execute_single(&format!("PREPARE pgassay_plan AS {}", example.sql))
-        .map_err(|error| error.to_string())
+impl Asked<'_> {
+    fn explain(&self, session: &mut Session, prepared: &mut bool) -> Result<Plan, String> {
+        let said = |error: QueryError| error.to_string();
+        let mode = match (self.version, self.values()) {
+            (120_000.., None) => "SET LOCAL plan_cache_mode = force_generic_plan; ",
+            (120_000.., Some(_)) => "SET LOCAL plan_cache_mode = force_custom_plan; ",
+            _ => "",
+        };
+        session
+            .execute(&format!(
+                "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog; SET LOCAL statement_timeout = 2000; \
+                 SET LOCAL lock_timeout = 200; SET LOCAL standard_conforming_strings = on; {mode}"
+            ))
+            .map_err(said)?;
+        allowed(session, self.example)?;
+        let settings = what_if::settings(session);
+        as_it_was_sent(session).map_err(said)?;
+        self.prepare(session)?;
+        *prepared = true;
+        let top = self.explained(session)?;
+        let mut plan = Plan {
+            root: node(&top["Plan"], 0),
+            planning_ms: top["Planning Time"].as_f64(),
+            ..Plan::default()
+        };
+        if let Some(executed) = self.executed {
+            plan.root = node(&executed.said["Plan"], 0);
+            plan.executed = Some(ran(executed));
+        }
+        plan.alternatives = what_if::alternatives(session, &settings, &plan.root, |session| {
+            // The server keeps a generic plan, whatever settings become.
+            session.execute("DEALLOCATE pgassay_plan").map_err(said)?;
+            self.prepare(session)?;
+            let mut root = node(&self.explained(session)?["Plan"], 0);
+            drop_outputs(&mut root, &|_| false);
+            Ok(root)
+        });
+        add_catalogues(session, &mut plan);
+        session.execute("ROLLBACK").map_err(said)?;
+        keep_what_tells(&mut plan);
+        Ok(plan)
+    }
+
+    fn prepare(&self, session: &mut Session) -> Result<(), String> {
+        let sql = self.executed.map_or(&self.example.sql, |e| &e.sent.sql);
+        session
+            .execute_single(&format!("PREPARE pgassay_plan AS {sql}"))
+            .map_err(|error| error.to_string())
+    }
+
+    /// The values with which the plan that was executed was made; none where it is a generic one.
+    fn values(&self) -> Option<&Executed> {
+        self.executed
+            .filter(|executed| !is_generic(&executed.said["Plan"]))
+    }
+
+    /// What EXPLAIN says of the prepared statement.
+    fn explained(&self, session: &mut Session) -> Result<Value, String> {
+        let nulls = |n: u32| format!("({})", vec!["NULL"; n as usize].join(", "));
+        let values = match (self.executed, self.example.normalised.parameters) {
+            (Some(executed), _) => executed.sent.arguments(),
+            (None, 0) => String::new(),
+            (None, n) => nulls(n),
+        };
+        let summary = if self.version >= 100_000 {
+            ", SUMMARY"
+        } else {
+            ""
+        };
+        let text = session
+            .value(&format!(
+                "EXPLAIN (FORMAT JSON, VERBOSE{summary}) EXECUTE pgassay_plan{values}"
+            ))
+            .map_err(|error| error.to_string())?
+            .ok_or("EXPLAIN gave nothing")?;
+        let mut explained: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+        let top = explained.get_mut(0).ok_or("EXPLAIN gave nothing")?;
+        Ok(top.take())
+    }
 }
 
-/// What EXPLAIN says of the prepared statement.
-fn explained(session: &mut Session, example: &Example, version: u32) -> Result<Value, String> {
-    let values = match example.normalised.parameters {
-        0 => String::new(),
-        n => format!("({})", vec!["NULL"; n as usize].join(", ")),
+/// Whether a plan was made without the values: its conditions name parameters.
+fn is_generic(plan: &Value) -> bool {
+    match plan {
+        Value::String(text) => text
+            .match_indices('$')
+            .any(|(at, _)| text[at + 1..].starts_with(|c: char| c.is_ascii_digit())),
+        Value::Array(all) => all.iter().any(is_generic),
+        Value::Object(keys) => keys.values().any(is_generic),
+        _ => false,
+    }
+}
+
+/// What an execution tells beside its nodes.
+fn ran(executed: &Executed) -> Execution {
+    let triggers = executed.said["Triggers"].as_array().into_iter().flatten();
+    let trigger = |of: &Value| {
+        let text = |key: &str| of[key].as_str().map(str::to_owned);
+        Some(TriggerRun {
+            trigger: text("Trigger Name"),
+            constraint: text("Constraint Name"),
+            relation: text("Relation")?,
+            ms: of["Time"].as_f64()?,
+            calls: of["Calls"].as_f64()?,
+        })
     };
-    let summary = if version >= 100_000 { ", SUMMARY" } else { "" };
-    let text = session
-        .value(&format!(
-            "EXPLAIN (FORMAT JSON, VERBOSE{summary}) EXECUTE pgassay_plan{values}"
-        ))
-        .map_err(|error| error.to_string())?
-        .ok_or("EXPLAIN gave nothing")?;
-    let mut explained: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
-    let top = explained.get_mut(0).ok_or("EXPLAIN gave nothing")?;
-    Ok(top.take())
+    Execution {
+        ms: executed.ms(),
+        triggers: triggers.filter_map(trigger).collect(),
+        inner: Vec::new(),
+    }
 }
 
 /// A plan that the server logged, with what the catalogues say of it.
@@ -278,7 +380,10 @@ fn node(value: &Value, depth: usize) -> Node {
         conflict: text("Conflict Resolution"),
         subplans_removed: value["Subplans Removed"].as_f64(),
         rows: figure("Plan Rows"),
-        actual_rows: value["Actual Rows"].as_f64(),
+        actual_rows: value["Actual Rows"]
+            .as_f64()
+            .filter(|_| value["Actual Loops"] != 0),
+        work: work(value),
         width: figure("Plan Width"),
         cost: figure("Total Cost"),
         nodes: match depth {
@@ -286,6 +391,48 @@ fn node(value: &Value, depth: usize) -> Node {
             _ => children.map(|child| node(child, depth + 1)).collect(),
         },
     }
+}
+
+/// What a node that ran did, where it was looked at.
+fn work(value: &Value) -> Option<Work> {
+    let figure = |key: &str| value[key].as_f64().unwrap_or(0.0);
+    let loops = value["Actual Loops"]
+        .as_f64()
+        .filter(|loops| *loops > 0.0)?;
+    let below = || value["Plans"].as_array().into_iter().flatten();
+    let total = |of: &Value| {
+        let each = of["Actual Total Time"].as_f64().unwrap_or(0.0);
+        each * of["Actual Loops"].as_f64().unwrap_or(0.0)
+    };
+    // What a common table expression takes lies within the time of who scans it.
+    let lies_here = |child: &&Value| {
+        let name = child["Subplan Name"].as_str();
+        !name.is_some_and(|name| name.starts_with("CTE "))
+    };
+    let inputs: f64 = below().filter(lies_here).map(total).sum();
+    let blocks = |of: &Value| {
+        const COUNTED: &[&str] = &[
+            "Shared Hit Blocks",
+            "Shared Read Blocks",
+            "Local Hit Blocks",
+            "Local Read Blocks",
+        ];
+        COUNTED
+            .iter()
+            .filter_map(|key| of[*key].as_f64())
+            .sum::<f64>()
+    };
+    let temporary = |of: &Value| of["Temp Written Blocks"].as_f64().unwrap_or(0.0);
+    let own = |of: &dyn Fn(&Value) -> f64| (of(value) - below().map(of).sum::<f64>()).max(0.0);
+    Some(Work {
+        loops,
+        removed: figure("Rows Removed by Filter")
+            + figure("Rows Removed by Join Filter")
+            + figure("Rows Removed by Index Recheck"),
+        ms: (total(value) - inputs).max(0.0),
+        blocks: own(&blocks),
+        temporary_blocks: own(&temporary),
+    })
 }
 
 /// An expression without literals.

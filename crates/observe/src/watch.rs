@@ -11,6 +11,7 @@ use pgassay_model::reading::Sample;
 use pgassay_pgwire::{Conninfo, Session};
 
 use super::cpu::{process_ns, thread_ns};
+use super::executed::{self, OfLoad, Sent};
 use super::growth::Stood;
 use super::logged::{Log, Logged};
 use super::perf::PerfSampler;
@@ -122,6 +123,8 @@ pub struct Observers {
     explained: HashSet<String>,
     /// The server's log where it holds plans; none until it was looked for.
     log: Option<Option<Log>>,
+    /// The statements of the load, where it is ours.
+    of_load: OfLoad,
 }
 
 impl Observers {
@@ -152,6 +155,15 @@ impl Observers {
             observers.sample_events(postmaster);
         }
         observers
+    }
+
+    /// Takes in what the load sends: the weightiest of these statements are executed once more, to see what their
+    /// plans do.
+    pub fn learn(&mut self, conninfo: &Conninfo, sent: impl IntoIterator<Item = Sent>) {
+        if self.choice.waits {
+            self.of_load = OfLoad::new(conninfo.with_application_name("pgassay"));
+            sent.into_iter().for_each(|sent| self.of_load.add(sent));
+        }
     }
 
     /// Starts to sample the events that are to be had; why others are not is told with their counts.
@@ -334,7 +346,10 @@ impl Observers {
                 continue;
             };
             self.explained.insert(statement.id.clone());
-            if let Some(plan) = self.counted(scene, |session| plans::ask(session, &example)) {
+            let executed = self.of_load.of(&statement.id);
+            let executed = executed.map(|draws| executed::execute(&draws));
+            let ask = |session: &mut Session| plans::ask(session, &example, executed);
+            if let Some(plan) = self.counted(scene, ask) {
                 plans.push(PlanRecord {
                     statement: statement.id.clone(),
                     plan,

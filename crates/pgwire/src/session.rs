@@ -108,6 +108,7 @@ pub struct Session {
     backend_pid: i32,
     parameters: BTreeMap<String, String>,
     notices: Vec<ServerError>,
+    notice_limit: usize,
     status: TransactionStatus,
     read_timeout: Option<Duration>,
     result_limit: usize,
@@ -135,6 +136,7 @@ impl Session {
             backend_pid: greeting.process_id,
             parameters: greeting.parameters,
             notices: greeting.notices,
+            notice_limit: NOTICE_LIMIT,
             status: TransactionStatus::Idle,
             read_timeout: None,
             result_limit: RESULT_LIMIT,
@@ -405,7 +407,12 @@ impl Session {
         self.result_limit = bytes;
     }
 
-    /// The notices that came since the last call; at most a hundred are kept.
+    /// Sets how many notices are kept between two calls of [`Self::take_notices`]; a hundred at first.
+    pub fn set_notice_limit(&mut self, notices: usize) {
+        self.notice_limit = notices;
+    }
+
+    /// The notices that came since the last call, the first of them.
     pub fn take_notices(&mut self) -> Vec<ServerError> {
         std::mem::take(&mut self.notices)
     }
@@ -471,7 +478,7 @@ impl Session {
                 Message::NoticeResponse(body) => {
                     let notice = ServerError::read(body.fields());
                     let notice = self.parsed(notice)?;
-                    if self.notices.len() < NOTICE_LIMIT {
+                    if self.notices.len() < self.notice_limit {
                         self.notices.push(notice);
                     }
                 }

@@ -22,6 +22,12 @@ pub struct Plan {
     /// Whether the server logged it when the statement ran (auto_explain); else it was asked for.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub logged: bool,
+    /// What came of executing it once with values that the load sends; the nodes have what each of them did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executed: Option<Execution>,
+    /// Why it was not executed, where values were known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_executed: Option<String>,
     /// Milliseconds that planning took this once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub planning_ms: Option<f64>,
@@ -47,6 +53,50 @@ pub struct Plan {
     /// Plans that the statement would have under other settings, as far as they cost less.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alternatives: Vec<Alternative>,
+}
+
+/// An execution under EXPLAIN ANALYZE.
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct Execution {
+    /// Milliseconds.
+    pub ms: f64,
+    /// What its triggers took, those of constraints among them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub triggers: Vec<TriggerRun>,
+    /// The statements within its functions and triggers that took most of the time, where the server told of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inner: Vec<InnerStatement>,
+}
+
+/// A statement that ran within functions of another.
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct InnerStatement {
+    /// Its text without literals.
+    pub text: String,
+    /// How often it ran.
+    pub calls: u32,
+    /// Milliseconds of all times; what runs within it is among them.
+    pub ms: f64,
+    /// The topmost node of its plan as it ran once; of the one that took most of the time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<Node>,
+}
+
+/// What a trigger took in an execution.
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct TriggerRun {
+    /// Its name; none for one of a constraint that only that names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trigger: Option<String>,
+    /// The constraint that it is of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub constraint: Option<String>,
+    /// The table on which it is, without its schema.
+    pub relation: String,
+    /// Milliseconds, of all calls.
+    pub ms: f64,
+    /// Calls.
+    pub calls: f64,
 }
 
 /// What is added to the cost of a node that a setting forbids, up to 17 (costsize.c, `disable_cost`).
@@ -135,9 +185,12 @@ pub struct Node {
     pub conflict: Option<String>,
     /// Rows that the planner expects.
     pub rows: f64,
-    /// Rows that came, where it ran and was looked at (`auto_explain.log_analyze`).
+    /// Rows that came each time, where it ran and was looked at (EXPLAIN ANALYZE, `auto_explain.log_analyze`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actual_rows: Option<f64>,
+    /// What it did in an execution that was looked at; none where it was not executed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<Work>,
     /// Bytes of a row.
     pub width: f64,
     /// Total cost, in the planner's units.
@@ -145,6 +198,21 @@ pub struct Node {
     /// Its inputs and subplans.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<Node>,
+}
+
+/// What a node did in an execution. What its inputs did is theirs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct Work {
+    /// How often it was executed, workers counted apart.
+    pub loops: f64,
+    /// Rows that its conditions took away, each time.
+    pub removed: f64,
+    /// Milliseconds of all times, without its inputs'.
+    pub ms: f64,
+    /// Blocks that it looked up, of all times.
+    pub blocks: f64,
+    /// Blocks of temporary files that it wrote, of all times.
+    pub temporary_blocks: f64,
 }
 
 /// What the catalogues say of a relation.
@@ -255,7 +323,26 @@ pub struct IndexFacts {
     pub scans: Option<f64>,
 }
 
+impl Plan {
+    /// The part of all that the plan does that a node and its inputs account for, 0 to 1: of the time, where it was
+    /// executed, else of the cost.
+    pub fn part(&self, node: &Node) -> f64 {
+        if self.executed.is_some() {
+            let total = self.root.own_ms().max(f64::MIN_POSITIVE);
+            return (node.own_ms() / total).min(1.0);
+        }
+        let cost = self.root.times(node).unwrap_or(1.0) * node.cost;
+        (cost / self.root.cost.max(cost).max(f64::MIN_POSITIVE)).min(1.0)
+    }
+}
+
 impl Node {
+    /// Milliseconds of an execution that it and its inputs took.
+    fn own_ms(&self) -> f64 {
+        let all = self.all().into_iter();
+        all.filter_map(|(_, node)| Some(node.work?.ms)).sum()
+    }
+
     /// How often a node below this one is executed, as the planner expects: once for each row of what
     /// drives it, in the inner side of a nested loop and in a subplan. None where it is not below.
     pub fn times(&self, wanted: &Node) -> Option<f64> {

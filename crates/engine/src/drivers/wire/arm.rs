@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use pgassay_load::{Engine, raise_descriptor_limit};
+use pgassay_load::{Engine, Protocol, raise_descriptor_limit};
 use pgassay_model::Plan;
-use pgassay_observe::Scene;
+use pgassay_observe::{Scene, Sent};
 use pgassay_pgwire::{ConnectError, Connector, Conninfo, Session};
 use pgassay_sys::stop::Stop;
 
@@ -44,6 +44,23 @@ pub enum Source<'a> {
     Agents(&'a Agents, Option<&'a Outside>),
 }
 
+/// Draws of the values that a plan's clients send.
+const DRAWS: u64 = 3;
+
+/// Statements that the plan's clients may send, as far as the scripts alone tell.
+fn sent(plan: &Plan, stop: &Stop) -> anyhow::Result<Vec<Sent>> {
+    let program = workload::program(&plan.workload)?;
+    let options = engine_options(plan, stop)?;
+    let seeds = (0..DRAWS).map(|draw| plan.seed.wrapping_add(draw));
+    let of_seed = |seed| pgassay_load::sent(&program, &options, seed);
+    let drawn = seeds.flat_map(of_seed).map(|sent| Sent {
+        sql: sent.sql,
+        values: sent.values,
+        prepared: options.protocol == Protocol::Prepared,
+    });
+    Ok(drawn.collect())
+}
+
 impl WireArm {
     /// Prepares the clients of an arm; connects none yet. `owned` says that we launched the server.
     ///
@@ -52,7 +69,7 @@ impl WireArm {
     pub fn new(
         plan: &Plan,
         conninfo: &Conninfo,
-        watched: Watched,
+        mut watched: Watched,
         owned: bool,
         source: Source<'_>,
         stop: &Stop,
@@ -60,6 +77,7 @@ impl WireArm {
         let conninfo = conninfo
             .with_application_name("pgassay load")
             .with_options(&setup::find_tables(&plan.workload, conninfo)?);
+        watched.observers.learn(&conninfo, sent(plan, stop)?);
         let giver = match source {
             Source::Here(recordings) => {
                 let program = workload::program(&plan.workload)?;

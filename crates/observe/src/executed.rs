@@ -1,0 +1,353 @@
+//! Statements of our own load, executed once more: EXPLAIN ANALYZE with values that the load may send, in a
+//! transaction that is rolled back. What each node of the plan really did is counted so, and not expected.
+//!
+//! The load sends the same statement all the time, so that no other work is done than it does. The session is one as the
+//! load's are (role, settings, search path), and of this use alone, so that nothing of it stays. It is executed in a
+//! read-only transaction, unless the server says that it writes. Each has a time limit, and gets no lock for which it would have to wait long.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use pgassay_pgwire::{Conninfo, QueryError, Session, connect};
+use pgassay_statements::log::plan::{LoggedPlan, plan};
+use pgassay_text::normalise::normalise;
+use pgassay_text::quote::quote_literal;
+use serde_json::Value;
+
+/// A statement as the load may send it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sent {
+    /// Its text, as the server sees it.
+    pub sql: String,
+    /// The values of its parameters, as text; none for NULL.
+    pub values: Vec<Option<String>>,
+    /// Whether the server keeps it, prepared, so that it may choose a generic plan.
+    pub prepared: bool,
+}
+
+impl Sent {
+    /// The values as EXECUTE takes them.
+    pub(super) fn arguments(&self) -> String {
+        let literal = |value: &Option<String>| {
+            value
+                .as_ref()
+                .map_or("NULL".to_owned(), |v| quote_literal(v))
+        };
+        match self.values.as_slice() {
+            [] => String::new(),
+            values => format!(
+                "({})",
+                values.iter().map(literal).collect::<Vec<_>>().join(", ")
+            ),
+        }
+    }
+}
+
+/// The statements of a load, each with several draws of its values.
+#[derive(Debug, Default)]
+pub(super) struct OfLoad {
+    by_id: HashMap<String, Vec<Sent>>,
+    /// How its sessions connect.
+    conninfo: Option<Conninfo>,
+}
+
+/// Draws of one of them.
+pub(super) struct Draws<'a> {
+    pub sent: &'a [Sent],
+    conninfo: &'a Conninfo,
+}
+
+/// Draws of a statement that are kept.
+const DRAWS: usize = 3;
+/// Statements that are.
+const STATEMENTS: usize = 2000;
+/// How long a statement may take, and from when on no further draw of it is executed.
+const LONGEST_MS: u32 = 5000;
+const ENOUGH: Duration = Duration::from_secs(1);
+/// How long an answer is waited for at most.
+const ANSWERED: Duration = Duration::from_secs(10);
+/// read_only_sql_transaction (manual, "PostgreSQL Error Codes").
+const READ_ONLY: &str = "25006";
+/// Custom plans that the server makes before it considers a generic one (plancache.c, `choose_custom_plan`).
+const CUSTOM_PLANS: usize = 5;
+
+impl OfLoad {
+    pub fn new(conninfo: Conninfo) -> Self {
+        Self {
+            conninfo: Some(conninfo),
+            ..Self::default()
+        }
+    }
+
+    pub fn add(&mut self, sent: Sent) {
+        let normalised = normalise(&sent.sql);
+        if normalised.several || normalised.cut {
+            return;
+        }
+        if self.by_id.len() < STATEMENTS || self.by_id.contains_key(&normalised.id) {
+            let draws = self.by_id.entry(normalised.id).or_default();
+            if draws.len() < DRAWS {
+                draws.push(sent);
+            }
+        }
+    }
+
+    /// Draws of a statement, if it is one of the load's.
+    pub fn of(&self, id: &str) -> Option<Draws<'_>> {
+        Some(Draws {
+            sent: self.by_id.get(id)?,
+            conninfo: self.conninfo.as_ref()?,
+        })
+    }
+}
+
+/// An execution: which draw, what EXPLAIN said, and the session in which it was.
+pub(super) struct Executed {
+    pub sent: Sent,
+    pub said: Value,
+    /// Of its transaction.
+    mode: &'static str,
+    session: Session,
+}
+
+impl Executed {
+    /// Milliseconds of the execution.
+    pub fn ms(&self) -> f64 {
+        ms(&self.said)
+    }
+}
+
+/// Executes draws of a statement, and gives the one that took the middle of their times.
+///
+/// # Errors
+/// Why none was executed to its end.
+pub(super) fn execute(draws: &Draws) -> Result<Executed, String> {
+    let mut session = connect(draws.conninfo).map_err(|error| error.to_string())?;
+    session.set_read_timeout(Some(ANSWERED));
+    let begin = Instant::now();
+    let mut executed = Vec::new();
+    let mut why = "no draw of its values".to_owned();
+    let mut mode = " READ ONLY";
+    for sent in draws.sent {
+        match once(&mut session, sent, "", &mut mode) {
+            Ok(said) => executed.push((sent, said)),
+            Err(error) => why = error,
+        }
+        if begin.elapsed() >= ENOUGH {
+            break;
+        }
+    }
+    executed.sort_by(|a, b| ms(&a.1).total_cmp(&ms(&b.1)));
+    let middle = executed.len().checked_sub(1).ok_or(why)? / 2;
+    let (sent, said) = executed.swap_remove(middle);
+    Ok(Executed {
+        sent: sent.clone(),
+        said,
+        mode,
+        session,
+    })
+}
+
+/// Milliseconds of an execution.
+fn ms(said: &Value) -> f64 {
+    said["Execution Time"].as_f64().unwrap_or(0.0)
+}
+
+/// Executes a statement in this mode of a transaction; read-only, unless the server then says that it writes.
+fn once(
+    session: &mut Session,
+    sent: &Sent,
+    settings: &str,
+    mode: &mut &str,
+) -> Result<Value, String> {
+    let said = match execution(session, sent, settings, mode) {
+        Err(error) if !mode.is_empty() && error.sqlstate() == Some(READ_ONLY) => {
+            *mode = "";
+            execution(session, sent, settings, mode)
+        }
+        said => said,
+    };
+    let text = said.map_err(|error| error.to_string())?;
+    let mut explained: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    let top = explained.get_mut(0).ok_or("EXPLAIN gave nothing")?;
+    Ok(top.take())
+}
+
+fn execution(
+    session: &mut Session,
+    sent: &Sent,
+    settings: &str,
+    mode: &str,
+) -> Result<String, QueryError> {
+    session.execute(&format!(
+        "BEGIN{mode}; SET LOCAL statement_timeout = {LONGEST_MS}; SET LOCAL lock_timeout = 200"
+    ))?;
+    let prepare = format!("PREPARE pgassay_executed AS {}", sent.sql);
+    let prepared = session.execute_single(&prepare);
+    let is_prepared = prepared.is_ok();
+    let said = prepared.and_then(|()| within(session, sent, settings));
+    let ended = session.execute("ROLLBACK");
+    // Prepared statements are no part of the transaction.
+    if is_prepared && ended.is_ok() {
+        session.execute("DEALLOCATE pgassay_executed")?;
+    }
+    said
+}
+
+fn within(session: &mut Session, sent: &Sent, settings: &str) -> Result<String, QueryError> {
+    let execute = format!("EXECUTE pgassay_executed{}", sent.arguments());
+    if sent.prepared && !sent.values.is_empty() {
+        for _ in 0..CUSTOM_PLANS {
+            session.execute(&format!("EXPLAIN {execute}"))?;
+        }
+    }
+    if !settings.is_empty() {
+        session.execute(settings)?;
+    }
+    let text = session.value(&format!(
+        "EXPLAIN (ANALYZE, VERBOSE, BUFFERS, FORMAT JSON) {execute}"
+    ))?;
+    Ok(text.unwrap_or_default())
+}
+
+/// A statement that ran within functions of another.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Inner {
+    /// Its text, with its literals.
+    pub text: String,
+    /// How often it ran, and milliseconds of all times.
+    pub calls: u32,
+    pub ms: f64,
+    /// Of the longest run.
+    longest_ms: f64,
+    /// The topmost node of its plan as it ran, where that was asked for.
+    pub root: Option<Value>,
+}
+
+/// Notices that are read of an execution.
+const NOTICES: usize = 20_000;
+/// Statements within functions that are kept, those with most time.
+const INNER: usize = 3;
+
+/// The statements that ran within functions and triggers of a statement, those with most time first, the first with
+/// its plan. The server tells of them by auto_explain, in this session alone: to load it takes a superuser.
+pub(super) fn inner(executed: &mut Executed) -> Vec<Inner> {
+    let Executed {
+        sent,
+        mode,
+        session,
+        ..
+    } = executed;
+    let is_superuser = session.parameter("is_superuser") == Some("on");
+    // From 12 on auto_explain writes to the client.
+    if session.major().is_none_or(|major| major < 12) || !is_superuser {
+        return Vec::new();
+    }
+    if session.execute("LOAD 'auto_explain'").is_err() {
+        return Vec::new();
+    }
+    let mut told = |settings: &str| {
+        session.take_notices();
+        session.set_notice_limit(NOTICES);
+        let settings = format!(
+            "SET LOCAL auto_explain.log_nested_statements = on; SET LOCAL auto_explain.log_level = notice; \
+             SET LOCAL client_min_messages = notice; SET LOCAL log_min_messages = error; \
+             SET LOCAL auto_explain.sample_rate = 1; {settings}"
+        );
+        let ran = once(session, sent, &settings, mode);
+        session.set_notice_limit(100);
+        let notices = session.take_notices();
+        ran.map(|_| notices).unwrap_or_default()
+    };
+    let notices = told(
+        "SET LOCAL auto_explain.log_min_duration = 0; SET LOCAL auto_explain.log_format = text; \
+         SET LOCAL auto_explain.log_analyze = off; SET LOCAL auto_explain.log_verbose = off",
+    );
+    let mut all: HashMap<String, Inner> = HashMap::new();
+    for notice in &notices {
+        let Some((ms, plan)) = explained(&notice.message) else {
+            continue;
+        };
+        let inner = all.entry(normalise(&plan.query).id).or_default();
+        inner.calls += 1;
+        inner.ms += ms;
+        if ms >= inner.longest_ms {
+            (inner.longest_ms, inner.text) = (ms, plan.query);
+        }
+    }
+    let mut all: Vec<Inner> = all.into_values().collect();
+    all.sort_by(|a, b| b.ms.total_cmp(&a.ms).then(a.text.cmp(&b.text)));
+    all.truncate(INNER);
+    if let Some(first) = all.first_mut() {
+        let id = normalise(&first.text).id;
+        let notices = told(&format!(
+            "SET LOCAL auto_explain.log_min_duration = {}; SET LOCAL auto_explain.log_format = json; \
+             SET LOCAL auto_explain.log_analyze = on; SET LOCAL auto_explain.log_buffers = on; \
+             SET LOCAL auto_explain.log_verbose = on",
+            (first.longest_ms / 2.0).floor()
+        ));
+        let plans = notices
+            .iter()
+            .filter_map(|notice| explained(&notice.message));
+        let of_it = plans.filter(|(_, plan)| normalise(&plan.query).id == id);
+        let longest = of_it.max_by(|a, b| a.0.total_cmp(&b.0));
+        first.root = longest.map(|(_, plan)| plan.root);
+    }
+    all
+}
+
+/// What auto_explain says: milliseconds, and the plan; none of the statement that was sent itself.
+fn explained(message: &str) -> Option<(f64, LoggedPlan)> {
+    let (ms, rest) = message.strip_prefix("duration: ")?.split_once(" ms")?;
+    let plan = plan(rest.trim_start())?;
+    let own = ["EXPLAIN", "PREPARE pgassay_executed"];
+    let is_own = own.iter().any(|own| plan.query.starts_with(own));
+    (!is_own).then_some((ms.parse().ok()?, plan))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(sql: &str, values: &[Option<&str>]) -> Sent {
+        Sent {
+            sql: sql.to_owned(),
+            values: values.iter().map(|v| v.map(str::to_owned)).collect(),
+            prepared: true,
+        }
+    }
+
+    #[test]
+    fn values_are_literals() {
+        let one = sent("SELECT $1, $2", &[Some("it's"), None]);
+        assert_eq!(one.arguments(), "('it''s', NULL)");
+        assert_eq!(sent("SELECT 1", &[]).arguments(), "");
+    }
+
+    #[test]
+    fn what_ran_within_functions_is_told_from_the_statement_itself() {
+        let told = |query: &str| {
+            let text = format!(
+                "duration: 1.250 ms  plan:\nQuery Text: {query}\nSeq Scan on t  (cost=0.00..1.00 rows=3 width=4)"
+            );
+            explained(&text).map(|(ms, plan)| (ms, plan.query))
+        };
+        let expected = Some((1.25, "SELECT a FROM t WHERE b = x".to_owned()));
+        assert_eq!(told("SELECT a FROM t WHERE b = x"), expected);
+        assert_eq!(told("PREPARE pgassay_executed AS SELECT f($1)"), None);
+        assert_eq!(told("EXPLAIN (ANALYZE) EXECUTE pgassay_executed(3)"), None);
+        assert_eq!(explained("table \"t\" does not exist, skipping"), None);
+    }
+
+    #[test]
+    fn draws_are_found_by_the_statement_without_its_literals() {
+        let mut all = OfLoad::new(Conninfo::parse("host=/run").unwrap());
+        for value in 1..9 {
+            all.add(sent(&format!("SELECT a FROM t WHERE b = {value};"), &[]));
+        }
+        all.add(sent("SELECT 1; DROP TABLE t", &[]));
+        let id = normalise("select a from t where b = 77").id;
+        assert_eq!(all.of(&id).unwrap().sent.len(), DRAWS);
+        assert_eq!(all.by_id.len(), 1);
+    }
+}
