@@ -20,6 +20,7 @@ mod compare_runs;
 mod deploy;
 mod diagnose_perf;
 mod doctor;
+mod executed;
 mod export;
 mod far;
 mod fit;

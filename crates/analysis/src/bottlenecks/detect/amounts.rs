@@ -54,7 +54,7 @@ fn skipped<'a>(evidence: &Evidence, statement: &'a StatementTime, plan: &Plan) -
     })?;
     let given = statement.counters.as_ref().and_then(|c| c.rows);
     let wanted = given.unwrap_or(limit.rows).max(1.0);
-    let part = limit.cost / plan.root.cost.max(limit.cost).max(f64::MIN_POSITIVE);
+    let part = plan.part(limit);
     (each >= FEW_READ && each >= TOO_MANY * wanted).then(|| Hit {
         statement,
         part: Part::of_work(evidence, statement, part),
@@ -77,8 +77,11 @@ fn filtered<'a>(evidence: &Evidence, statement: &'a StatementTime, plan: &Plan) 
     let scans = plan.root.all().into_iter().filter_map(|(_, node)| {
         let by_index = matches!(node.kind.as_str(), "Index Scan" | "Bitmap Heap Scan");
         let name = node.relation.as_deref().filter(|_| by_index)?;
-        let table = run.table(name)?;
         node.conditions.get("Filter")?;
+        if let Some((each, _)) = counts::executed(node) {
+            return Some((each * node.work?.loops, each, name, node));
+        }
+        let table = run.table(name)?;
         Some((table.by("idx_tup_fetch"), fetched(table)?, name, node))
     });
     let (_, each, name, node) = scans.max_by(|a, b| a.0.total_cmp(&b.0))?;
@@ -100,9 +103,7 @@ fn filtered<'a>(evidence: &Evidence, statement: &'a StatementTime, plan: &Plan) 
         return None;
     }
     let (index, step) = better_index(name, node, filter, facts);
-    let times = plan.root.times(node).unwrap_or(1.0);
-    let cost = times * node.cost;
-    let part = cost / plan.root.cost.max(cost).max(f64::MIN_POSITIVE);
+    let part = plan.part(node);
     let matching = match confidence {
         Confidence::High => format!("{wanted:.0} match {filter}, as counted"),
         _ => format!("about {wanted:.0} match {filter}, as the column's statistics say"),

@@ -1,5 +1,5 @@
-//! Rows of a plan's nodes as the server's counters tell them: what scans read, and what their filters leave. What the
-//! planner expects is no count.
+//! Rows of a plan's nodes as the server's counters tell them, or an execution that was looked at: what scans read, and
+//! what their filters leave. What the planner expects is no count.
 
 use pgassay_model::observed::growth::Grown;
 use pgassay_model::observed::plans::{Node, Plan};
@@ -61,6 +61,13 @@ pub(super) fn calls(statement: &StatementTime) -> Option<f64> {
     Some(counters.calls).filter(|calls| *calls >= FEW)
 }
 
+/// Rows that a node reads of its table each time, and those of them that it gives, in an execution that was looked
+/// at.
+pub(super) fn executed(node: &Node) -> Option<(f64, f64)> {
+    let given = node.actual_rows?;
+    Some((given + node.work?.removed, given))
+}
+
 /// Rows that a node reads of its table for each call of the statement.
 pub(super) fn read_a_call(
     run: &RunEvidence,
@@ -74,14 +81,20 @@ pub(super) fn read_a_call(
     Some(table.rows_read() / calls(statement)?)
 }
 
-/// Rows that a node hands on each time that it is executed, what its filter threw away left out: those of the
-/// statement, where all above only hands on, or the scans that a nested loop begins for each of them.
+/// Rows that a node hands on each time that it is executed, what its filter threw away left out.
 pub(super) fn kept(
     run: &RunEvidence,
     statement: &StatementTime,
     plan: &Plan,
     node: &Node,
 ) -> Option<f64> {
+    let executed = plan.executed.as_ref();
+    counted(run, statement, plan, node).or_else(|| executed.and(node.actual_rows))
+}
+
+/// The same by counters: those of the statement, where all above only hands on, or the scans that a nested loop
+/// begins for each of them.
+fn counted(run: &RunEvidence, statement: &StatementTime, plan: &Plan, node: &Node) -> Option<f64> {
     let mut path = path(&plan.root, node)?;
     path.pop();
     while let Some(above) = path.last() {
@@ -109,7 +122,7 @@ fn path_contains(root: &Node, wanted: &Node) -> bool {
 }
 
 /// The nodes from the top down to one.
-fn path<'p>(root: &'p Node, wanted: &Node) -> Option<Vec<&'p Node>> {
+pub(super) fn path<'p>(root: &'p Node, wanted: &Node) -> Option<Vec<&'p Node>> {
     if std::ptr::eq(root, wanted) {
         return Some(vec![root]);
     }

@@ -3,7 +3,7 @@
 use pgassay_model::observed::plans::{Node, Plan};
 
 use super::hits::weighty;
-use super::{Detector, counts, facts, run, tenths, waits};
+use super::{Detector, counts, facts, nodes, run, tenths, waits};
 use crate::bottlenecks::evidence::{Evidence, OTHERS, RunEvidence};
 use crate::bottlenecks::fact_view::{FactView, Moment};
 use crate::bottlenecks::finding::{
@@ -277,7 +277,8 @@ fn statements(run: &RunEvidence) -> Vec<String> {
             statement.named()
         );
         let plan = statement.plan.as_ref();
-        let rows = plan.and_then(|plan| busiest(run, statement, plan));
+        let rows =
+            plan.and_then(|plan| nodes::busiest(plan).or_else(|| busiest(run, statement, plan)));
         std::iter::once(goes).chain(rows)
     });
     others.into_iter().chain(own).collect()

@@ -23,15 +23,35 @@ fn is_far(expected: f64, came: f64) -> bool {
     more >= FEW_ROWS && more >= FAR * less
 }
 
-/// The node of a plan that ran whose rows are furthest from what was expected.
+/// The node of a plan that ran whose rows are furthest from what was expected, of those that are not so by what lies
+/// below them.
 fn furthest(plan: &Plan) -> Option<(&Node, f64)> {
-    let ran = plan.root.all().into_iter().filter_map(|(_, node)| {
+    let far = |node: &Node| {
         let came = node.actual_rows?;
+        if came < node.rows && may_stop(&plan.root, node) {
+            return None;
+        }
         let (less, more) = (came.min(node.rows).max(1.0), came.max(node.rows));
-        is_far(node.rows, came).then_some((node, came, more / less))
+        is_far(node.rows, came).then_some((came, more / less))
+    };
+    let ran = plan.root.all().into_iter().filter_map(|(_, node)| {
+        let (came, times) = far(node)?;
+        let mut below = node.all().into_iter().skip(1);
+        let begins = !below.any(|(_, node)| far(node).is_some());
+        begins.then_some((node, came, times))
     });
     let furthest = ran.max_by(|a, b| a.2.total_cmp(&b.2));
     furthest.map(|(node, came, _)| (node, came))
+}
+
+/// Whether what is above a node may leave it before it has given all its rows.
+fn may_stop(root: &Node, node: &Node) -> bool {
+    let above = counts::path(root, node).unwrap_or_default();
+    above.iter().any(|above| {
+        let half = matches!(above.join.as_deref(), Some("Semi" | "Anti"));
+        let sub = matches!(above.relationship.as_deref(), Some("SubPlan" | "InitPlan"));
+        half || sub || matches!(above.kind.as_str(), "Limit" | "Merge Join")
+    })
 }
 
 /// A scan that drives a loop, which began so many scans of the other side as rows came.
@@ -157,6 +177,16 @@ fn remedies(plan: &Plan, node: &Node) -> Vec<(StepKind, String)> {
                  ANALYZE",
             ),
         };
+    }
+    let joins = ["Hash Cond", "Merge Cond", "Join Filter"];
+    if let Some(condition) = joins.iter().find_map(|key| node.conditions.get(*key)) {
+        return vec![(
+            StepKind::Advice,
+            format!(
+                "the rows of both sides are as expected, and not what {condition} leaves of them: ANALYZE both tables; of an \
+                 expression, or of columns that depend on each other, the planner knows nothing: join by columns as they are"
+            ),
+        )];
     }
     let scan = below.clone().find(|n| n.relation.is_some());
     match scan {

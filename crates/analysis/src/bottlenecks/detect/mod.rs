@@ -30,6 +30,7 @@ mod late;
 mod logging;
 mod memory;
 mod needless;
+mod nodes;
 mod notify;
 mod objects;
 mod others;

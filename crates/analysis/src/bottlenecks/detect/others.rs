@@ -3,7 +3,7 @@
 //! Waits are shares of the budget, libraries and functions shares of CPU samples. What a rule has
 //! found already is left to it.
 
-use super::{tenths, waiting, waits};
+use super::{nodes, tenths, waiting, waits};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Finding, Observation, Severity};
 use crate::bottlenecks::wait_events;
@@ -30,6 +30,7 @@ pub(super) const ENTRIES: &[(&str, super::Kind)] = &[
     (LIBRARY, super::Kind::Samples),
     (FUNCTION, super::Kind::Samples),
     (CLASS, super::Kind::Samples),
+    (nodes::NODE, super::Kind::Run),
 ];
 
 /// Something found under its own name: the entry, the name, what was seen.
@@ -56,6 +57,7 @@ pub fn look(evidence: &Evidence, findings: &[Finding]) -> Vec<Named> {
             named.extend(unnamed(run));
         }
     }
+    named.extend(nodes::look(evidence, findings));
     if let Some(profile) = evidence.profile {
         named.extend(libraries(profile));
         named.extend(classes(profile, findings));

@@ -53,15 +53,10 @@ fn scan<'a>(
     let table = node.relation.as_ref()?;
     let facts = plan.relations.get(table)?;
     let rows = facts.rows.filter(|rows| *rows >= FEW_ROWS)?;
-    let times = plan.root.times(node).unwrap_or(1.0);
-    let part = (times * node.cost / plan.root.cost.max(node.cost)).min(1.0);
     // Workers are there for the scan's sake, and what they cost goes with it.
     let gathered =
         parent.filter(|parent| matches!(parent.kind.as_str(), "Gather" | "Gather Merge"));
-    let part = match gathered {
-        Some(gather) => (times * gather.cost / plan.root.cost.max(gather.cost)).min(1.0),
-        None => part,
-    };
+    let part = plan.part(gathered.unwrap_or(node));
     // Under a limit a scan may stop early.
     let may_stop = parent.is_some_and(|parent| parent.kind == "Limit");
     // Of a function the planner takes a third of the rows to match (DEFAULT_INEQ_SEL, selfuncs.h).
@@ -190,9 +185,20 @@ pub(super) fn counted(
         Some(above) => gathers(above) && std::ptr::eq(above, &plan.root),
         None => std::ptr::eq(node, &plan.root),
     };
-    let counters = statement.counters.as_ref()?;
+    let counters = statement.counters.as_ref();
     // Of few calls the average is chance.
-    counters.rows.filter(|_| is_all && counters.calls >= 10.0)
+    let counters = counters.filter(|counters| is_all && counters.calls >= 10.0);
+    let counted = counters.and_then(|counters| counters.rows);
+    counted.or_else(|| {
+        // Each worker gives a part of the rows.
+        let loops = parent
+            .filter(|above| gathers(above))
+            .map_or(1.0, |_| node.work.map_or(1.0, |work| work.loops));
+        let executed = plan.executed.as_ref()?;
+        node.actual_rows
+            .filter(|_| executed.ms > 0.0)
+            .map(|rows| rows * loops)
+    })
 }
 
 /// What is left of a scan that reads all rows, where an index leads to those that match: a descent of a
@@ -417,10 +423,9 @@ fn unpruned(evidence: &Evidence) -> Option<Observation> {
             return None;
         }
         let key = facts.partition_key.join(", ");
-        let part = append.cost / plan.root.cost.max(append.cost).max(f64::MIN_POSITIVE);
         Some(Hit {
             statement,
-            part: Part::of_work(evidence, statement, part),
+            part: Part::of_work(evidence, statement, plan.part(append)),
             left: Left::new(
                 1.0 / f64::from(visited),
                 format!("one of {visited} partitions would do"),

@@ -1,0 +1,527 @@
+//! Where the time of a statement goes within its plan, as it was executed once: what no rule knows is named by the node
+//! that takes most of it.
+
+use pgassay_model::observed::plans::{Node, Plan, TriggerRun, Work};
+use pgassay_text::number::counted;
+
+use super::hits::{Part, weighty};
+use super::others::Named;
+use super::tenths;
+use crate::bottlenecks::evidence::{Evidence, RunEvidence};
+use crate::bottlenecks::finding::{Basis, Confidence, Finding, Observation, Severity, StepKind};
+use crate::observed::statements::StatementTime;
+
+/// The entry.
+pub(super) const NODE: &str = "plan-node";
+
+/// A node with a smaller part of the execution is not named by itself.
+const MOST: f64 = 0.5;
+/// Rows that a node goes through below which it does nothing that is much.
+const FEW_ROWS: f64 = 1000.0;
+/// So many times as many rows as the statement gives are too many, from so many rows on.
+const TOO_MANY: f64 = 100.0;
+const MANY_ROWS: f64 = 10_000.0;
+/// Blocks from which on they are many for few rows.
+const MANY_BLOCKS: f64 = 100.0;
+/// Executions from which on it is these that are many.
+const OFTEN: f64 = 100.0;
+/// Nodes that are named where all are.
+const NAMED: usize = 3;
+
+/// A node that was executed.
+struct Busy<'p> {
+    parent: Option<&'p Node>,
+    node: &'p Node,
+    work: Work,
+    /// Its part of the execution's time, 0 to 1.
+    part: f64,
+}
+
+impl Busy<'_> {
+    /// Rows that it gave each time.
+    fn given(&self) -> f64 {
+        self.node.actual_rows.unwrap_or(0.0)
+    }
+
+    /// Rows that it looked at, of all times.
+    fn gone_through(&self) -> f64 {
+        (self.given() + self.work.removed) * self.work.loops
+    }
+
+    /// Whether it looks up far more blocks than a row takes.
+    fn reads_many_blocks(&self) -> bool {
+        self.work.blocks >= MANY_BLOCKS && self.work.blocks >= 20.0 * self.given() * self.work.loops
+    }
+
+    /// Whether what it does is much.
+    fn does_much(&self) -> bool {
+        self.gone_through() >= FEW_ROWS || self.work.loops >= OFTEN || self.reads_many_blocks()
+    }
+
+    /// It, and what it did.
+    fn described(&self) -> String {
+        let mut text = called(self.node);
+        if let Some(index) = &self.node.index {
+            text += &format!(" using {index}");
+        }
+        text += &match self.work.loops {
+            loops if loops > 1.0 => {
+                format!(", executed {loops:.0} times, {:.0} rows each", self.given())
+            }
+            _ => format!(", {:.0} rows", self.given()),
+        };
+        if self.reads_many_blocks() {
+            text += &format!(", {:.0} blocks looked up", self.work.blocks);
+        }
+        if self.work.removed >= 1.0 {
+            text += &format!(", {:.0} more taken away", self.work.removed);
+            if let Some(condition) = condition(self.node) {
+                text += &format!(" by {condition}");
+            }
+        }
+        text
+    }
+}
+
+/// What a node is called.
+fn called(node: &Node) -> String {
+    let of = node
+        .relation
+        .as_ref()
+        .or(node.function.as_ref())
+        .or(node.cte.as_ref());
+    match of {
+        Some(of) => format!("{} on {of}", node.kind),
+        None => node.kind.clone(),
+    }
+}
+
+fn condition(node: &Node) -> Option<&str> {
+    let keys = ["Filter", "Join Filter", "Recheck Cond"].iter();
+    let mut found = keys.filter_map(|key| node.conditions.get(*key));
+    found.next().map(String::as_str)
+}
+
+/// The nodes of a plan that was executed, the busiest first.
+fn busy(plan: &Plan) -> Option<Vec<Busy<'_>>> {
+    let executed = plan.executed.as_ref()?;
+    let of_triggers: f64 = executed.triggers.iter().map(|t| t.ms).sum();
+    Some(nodes(&plan.root, of_triggers))
+}
+
+/// The same below a node, beside other milliseconds.
+fn nodes(root: &Node, beside: f64) -> Vec<Busy<'_>> {
+    let all = root.all().into_iter();
+    let ran: Vec<_> = all
+        .filter_map(|(parent, node)| Some((parent, node, node.work?)))
+        .collect();
+    let total = ran.iter().map(|(_, _, work)| work.ms).sum::<f64>() + beside;
+    let of = |(parent, node, work): (_, _, Work)| Busy {
+        parent,
+        node,
+        work,
+        part: work.ms / total.max(f64::MIN_POSITIVE),
+    };
+    let mut all: Vec<Busy> = ran.into_iter().map(of).collect();
+    all.sort_by(|a, b| b.part.total_cmp(&a.part));
+    all
+}
+
+/// The busiest nodes of a plan that was executed, in words.
+pub(super) fn busiest(plan: &Plan) -> Option<String> {
+    let all = busy(plan)?;
+    let named = all.iter().filter(|busy| busy.part >= 0.05).take(NAMED);
+    let named: Vec<String> = named
+        .map(|busy| format!("{} {}", tenths(busy.part), busy.described()))
+        .collect();
+    let ms = plan.executed.as_ref()?.ms;
+    (!named.is_empty()).then(|| {
+        format!(
+            "executed once, in {ms:.2} ms, its plan's busiest nodes were: {}",
+            named.join("; ")
+        )
+    })
+}
+
+/// Statements whose time goes to one node of their plan, or to a trigger, as far as no rule has told what is wrong
+/// with them.
+pub(super) fn look(evidence: &Evidence, findings: &[Finding]) -> Vec<Named> {
+    let Some(run) = &evidence.run else {
+        return Vec::new();
+    };
+    weighty(run)
+        .filter(|statement| !is_told(statement, findings))
+        .filter_map(|statement| {
+            let plan = statement.plan.as_ref()?;
+            let at = At {
+                evidence,
+                run,
+                statement,
+                plan,
+            };
+            at.inner().or_else(|| at.trigger()).or_else(|| at.node())
+        })
+        .collect()
+}
+
+/// Whether a rule says what is wrong with a statement.
+fn is_told(statement: &StatementTime, findings: &[Finding]) -> bool {
+    let name = statement.named();
+    let mut rules = findings.iter().filter(|finding| {
+        finding.basis == Basis::Statements
+            && finding.severity >= Severity::Medium
+            && finding.confidence >= Confidence::Medium
+    });
+    rules.any(|finding| finding.evidence.iter().any(|text| text.contains(&name)))
+}
+
+/// A statement that was executed.
+struct At<'a> {
+    evidence: &'a Evidence<'a>,
+    run: &'a RunEvidence<'a>,
+    statement: &'a StatementTime,
+    plan: &'a Plan,
+}
+
+impl At<'_> {
+    /// A node that takes most of the time.
+    fn node(&self) -> Option<Named> {
+        let all = busy(self.plan)?;
+        let first = all.first().filter(|busy| busy.part >= MOST)?;
+        if !first.does_much() {
+            return None;
+        }
+        let given = self.plan.root.actual_rows.unwrap_or(0.0).max(1.0);
+        let through = all.iter().map(Busy::gone_through).fold(0.0, f64::max);
+        let wastes =
+            through >= MANY_ROWS && through >= TOO_MANY * given || first.reads_many_blocks();
+        let saw = format!(
+            "{} of the time of a statement goes to one node of its plan: {}.",
+            tenths(first.part),
+            first.described()
+        );
+        let severity = if wastes {
+            Severity::Medium
+        } else {
+            Severity::Low
+        };
+        let mut seen = self.about(first.part, saw).severity(severity);
+        if through >= TOO_MANY * given {
+            seen = seen.seen(format!(
+                "{through:.0} rows are gone through for {given:.0} that it gives"
+            ));
+        }
+        if first.work.loops > 1.0 || first.node.rows < first.given() {
+            seen = seen.seen(format!(
+                "the planner expected {:.0} rows each time",
+                first.node.rows
+            ));
+        }
+        let name = called(first.node);
+        Some(Named {
+            entry: NODE,
+            subject: Some(name.replace(' ', "-")),
+            title: format!("One node of a plan takes most of its time: {name}"),
+            seen: stepped(seen, steps(first, self.plan)),
+        })
+    }
+
+    /// A statement within a function or trigger that takes most of the time.
+    fn inner(&self) -> Option<Named> {
+        let executed = self.plan.executed.as_ref()?;
+        let first = executed.inner.first()?;
+        let part = (first.ms / executed.ms.max(first.ms).max(f64::MIN_POSITIVE)).min(1.0);
+        if part < MOST {
+            return None;
+        }
+        let saw = format!(
+            "{} of the time of a statement goes to one within its functions or triggers, {} of {:.3} ms: {}",
+            tenths(part),
+            counted(u64::from(first.calls), "call"),
+            first.ms / f64::from(first.calls.max(1)),
+            first.text
+        );
+        let often = f64::from(first.calls) >= OFTEN;
+        let mut seen = self.about(part, saw);
+        let busiest = first
+            .root
+            .as_ref()
+            .map(|root| nodes(root, 0.0))
+            .unwrap_or_default();
+        let wastes = busiest
+            .first()
+            .is_some_and(|busy| busy.gone_through() >= MANY_ROWS);
+        seen = seen.severity(if often || wastes {
+            Severity::Medium
+        } else {
+            Severity::Low
+        });
+        if often {
+            seen = seen.step(
+                StepKind::Advice,
+                "have the function do it in one statement for all rows, in place of one for each"
+                    .to_owned(),
+            );
+        }
+        if let Some(busy) = busiest.first() {
+            seen = seen.seen(format!(
+                "{} of that in its plan's busiest node: {}",
+                tenths(busy.part),
+                busy.described()
+            ));
+            if busy.does_much() {
+                seen = stepped(seen, steps(busy, self.plan));
+            }
+        }
+        Some(Named {
+            entry: NODE,
+            subject: Some("within-functions".to_owned()),
+            title: "A statement within a function takes most of the time".to_owned(),
+            seen,
+        })
+    }
+
+    /// A trigger that takes most of the time.
+    fn trigger(&self) -> Option<Named> {
+        let executed = self.plan.executed.as_ref()?;
+        let slowest = executed
+            .triggers
+            .iter()
+            .max_by(|a, b| a.ms.total_cmp(&b.ms))?;
+        let part = slowest.ms / executed.ms.max(slowest.ms).max(f64::MIN_POSITIVE);
+        if part < MOST {
+            return None;
+        }
+        let name = named_trigger(slowest);
+        let saw = format!(
+            "{} of the time of a statement goes to {name}: {:.0} calls of {:.3} ms.",
+            tenths(part),
+            slowest.calls,
+            slowest.ms / slowest.calls.max(1.0)
+        );
+        let advice = match &slowest.constraint {
+            Some(_) => {
+                "an index on the columns of the foreign key, on the side that is searched; for many rows at a time, the \
+                 constraint added after they are loaded"
+            }
+            None => {
+                "what its function does for each row: once for a statement (FOR EACH STATEMENT with REFERENCING), or not at all"
+            }
+        };
+        Some(Named {
+            entry: NODE,
+            subject: Some(name.replace(' ', "-")),
+            title: format!("Most of a statement's time goes to {name}"),
+            seen: self
+                .about(part, saw)
+                .severity(Severity::Medium)
+                .step(StepKind::Advice, advice.to_owned()),
+        })
+    }
+
+    /// A part of a statement's execution. What mending it wins may be more: other nodes work for this one.
+    fn about(&self, part: f64, saw: String) -> Observation {
+        let work = Part::of_work(self.evidence, self.statement, part);
+        let share = (self.statement.share * work.time).min(1.0);
+        let executed = self.plan.executed.as_ref();
+        Observation::measured(Basis::Statements, Some(share), saw)
+            .of_cpu((self.statement.cpu_share * work.cpu).min(1.0))
+            .open()
+            .seen(format!(
+                "{} of {} goes to: {}",
+                tenths(self.statement.share),
+                self.run.whole(),
+                self.statement.named()
+            ))
+            .seen(format!(
+                "it was executed once, with values that the load sends, in {:.2} ms",
+                executed.map_or(0.0, |executed| executed.ms)
+            ))
+    }
+}
+
+fn stepped(seen: Observation, steps: Vec<(StepKind, String)>) -> Observation {
+    steps
+        .into_iter()
+        .fold(seen, |seen, (kind, text)| seen.step(kind, text))
+}
+
+fn named_trigger(of: &TriggerRun) -> String {
+    match (&of.constraint, &of.trigger) {
+        (Some(constraint), _) => format!("the constraint {constraint} on {}", of.relation),
+        (None, Some(trigger)) => format!("the trigger {trigger} on {}", of.relation),
+        (None, None) => format!("a trigger on {}", of.relation),
+    }
+}
+
+/// What to look at, by what the node does.
+fn steps(busy: &Busy, plan: &Plan) -> Vec<(StepKind, String)> {
+    let node = busy.node;
+    let advice = |text: String| vec![(StepKind::Advice, text)];
+    let table = node.relation.as_deref().unwrap_or(&node.kind);
+    if busy.work.temporary_blocks > 0.0 {
+        return advice(format!(
+            "it wrote {:.0} blocks of temporary files: more work_mem for this statement, or fewer and narrower rows",
+            busy.work.temporary_blocks
+        ));
+    }
+    if busy.work.removed >= 10.0 * busy.given().max(1.0) {
+        let by = condition(node).unwrap_or("its condition");
+        return advice(format!(
+            "have an index find the rows that {by} leaves: one on what it compares, in a form that compares columns as they are"
+        ));
+    }
+    if busy.reads_many_blocks() {
+        return advice(format!(
+            "{:.0} blocks for {:.0} rows: an index whose leading columns bound the scan, in the order of the conditions; VACUUM or \
+             REINDEX where dead or empty pages are in the way; rows that lie together (CLUSTER)",
+            busy.work.blocks,
+            busy.given() * busy.work.loops
+        ));
+    }
+    let is_inner = busy.parent.is_some_and(|parent| {
+        parent.kind == "Nested Loop"
+            && parent
+                .nodes
+                .get(1)
+                .is_some_and(|inner| std::ptr::eq(inner, node))
+    });
+    if busy.work.loops >= OFTEN && node.relationship.as_deref() == Some("SubPlan") {
+        return advice(
+            "write the subquery as a join, or as an aggregate that is joined: it is executed for each row".to_owned(),
+        );
+    }
+    if busy.work.loops >= OFTEN {
+        let drives = match is_inner {
+            true => busy
+                .parent
+                .and_then(|parent| parent.nodes.first())
+                .map(called),
+            false => None,
+        };
+        let drives = drives.map_or_else(
+            || "what is above it".to_owned(),
+            |name| format!("each row of {name}"),
+        );
+        return advice(format!(
+            "it is executed for {drives}: have fewer rows there (conditions, or the aggregate before the join), or a join by hash \
+             (see whether the planner expects so many rows)"
+        ));
+    }
+    let text = match node.kind.as_str() {
+        "Sort" | "Incremental Sort" => format!(
+            "an index in the order of {}, so that nothing is sorted; or a condition that leaves fewer rows",
+            node.sort_key.join(", ")
+        ),
+        "Aggregate" | "WindowAgg" | "Group" | "Unique" | "SetOp" => {
+            "fewer rows below it, or its result kept: a summary table, a materialized view, a counter".to_owned()
+        }
+        "Function Scan" | "ProjectSet" | "Result" | "Table Function Scan" => {
+            "the time lies in a function: its statements show with pg_stat_statements.track = all or \
+             auto_explain.log_nested_statements"
+                .to_owned()
+        }
+        "ModifyTable" => format!(
+            "fewer rows or columns written, fewer indexes on {table}; see whether its updates are HOT"
+        ),
+        _ if plan.functions.is_empty() => format!(
+            "{table} gives {:.0} rows each time, all of which are used further up: a condition or LIMIT that reaches it, or the \
+             result kept in a summary table",
+            busy.given()
+        ),
+        _ => "the functions that it calls for each row: see whether they are needed for so many".to_owned(),
+    };
+    advice(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use pgassay_model::observed::plans::Execution;
+
+    use super::*;
+
+    fn ran(kind: &str, (loops, rows, removed): (f64, f64, f64), ms: f64, nodes: Vec<Node>) -> Node {
+        Node {
+            kind: kind.into(),
+            relation: kind.ends_with("Scan").then(|| "public.file".to_owned()),
+            conditions: [("Filter".to_owned(), "(f.a = $1)".to_owned())].into(),
+            rows: 1.0,
+            actual_rows: Some(rows),
+            work: Some(Work {
+                loops,
+                removed,
+                ms,
+                ..Work::default()
+            }),
+            nodes,
+            ..Node::default()
+        }
+    }
+
+    fn plan(root: Node) -> Plan {
+        Plan {
+            root,
+            executed: Some(Execution {
+                ms: 10.0,
+                ..Execution::default()
+            }),
+            ..Plan::default()
+        }
+    }
+
+    #[test]
+    fn the_busiest_node_is_named_with_what_it_did() {
+        let outer = ran("Seq Scan", (1.0, 100.0, 0.0), 0.5, vec![]);
+        let inner = ran("Index Scan", (100.0, 80.0, 5.0), 9.0, vec![]);
+        let plan = plan(ran(
+            "Nested Loop",
+            (1.0, 8000.0, 0.0),
+            0.5,
+            vec![outer, inner],
+        ));
+        let text = busiest(&plan).unwrap();
+        let expected = format!(
+            "executed once, in 10.00 ms, its plan's busiest nodes were: {} Index Scan on public.file, executed 100 times, \
+             80 rows each, 5 more taken away by (f.a = $1); {}",
+            tenths(0.9),
+            tenths(0.05)
+        );
+        assert!(text.starts_with(&expected), "{text}");
+        let all = busy(&plan).unwrap();
+        assert_eq!(all[0].gone_through(), 8500.0);
+        let step = steps(&all[0], &plan).remove(0).1;
+        assert!(
+            step.contains("for each row of Seq Scan on public.file"),
+            "{step}"
+        );
+    }
+
+    #[test]
+    fn what_to_look_at_goes_by_what_the_node_does() {
+        let of = |root: Node| {
+            let plan = plan(root);
+            let all = busy(&plan).unwrap();
+            steps(&all[0], &plan).remove(0).1
+        };
+        let discards = of(ran("Seq Scan", (1.0, 3.0, 90_000.0), 9.0, vec![]));
+        assert!(
+            discards.contains("the rows that (f.a = $1) leaves"),
+            "{discards}"
+        );
+        let sorts = of(Node {
+            sort_key: vec!["f.b".into()],
+            ..ran("Sort", (1.0, 50_000.0, 0.0), 9.0, vec![])
+        });
+        assert!(sorts.contains("in the order of f.b"), "{sorts}");
+        let mut spills = ran("Sort", (1.0, 50_000.0, 0.0), 9.0, vec![]);
+        spills.work.as_mut().unwrap().temporary_blocks = 700.0;
+        assert!(of(spills).contains("700 blocks of temporary files"));
+    }
+
+    #[test]
+    fn a_plan_that_was_not_executed_names_nothing() {
+        let mut planned = plan(ran("Seq Scan", (1.0, 1.0, 0.0), 1.0, vec![]));
+        planned.executed = None;
+        assert_eq!(busiest(&planned), None);
+    }
+}
