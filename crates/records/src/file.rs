@@ -11,11 +11,12 @@ use parquet::data_type::{BoolType, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{Type, TypePtr};
 
 use crate::columns::{Columns, Data};
+use crate::decoding::decoding;
 use crate::pages;
 use crate::rows::VERSION;
 use crate::schema::{Column, Kind, TableSpec, Value};
@@ -173,7 +174,10 @@ impl From<ParquetError> for Unread {
 fn open(path: &Path) -> std::result::Result<(SerializedFileReader<File>, File), Unread> {
     let refused = |error: std::io::Error| Unread::Damaged(error.to_string());
     let file = File::open(path).map_err(refused)?;
-    let reader = SerializedFileReader::new(file.try_clone().map_err(refused)?)?;
+    let again = file.try_clone().map_err(refused)?;
+    let reader = decoding(|| SerializedFileReader::new(again));
+    let reader =
+        reader.ok_or_else(|| Unread::Damaged("its metadata can't be decoded".to_owned()))??;
     match version(&reader) {
         Some(version) if version > VERSION => Err(Unread::Newer(version)),
         Some(_) => Ok((reader, file)),
@@ -184,6 +188,32 @@ fn open(path: &Path) -> std::result::Result<(SerializedFileReader<File>, File), 
 /// Whether a file's header is one that this program knows.
 pub(crate) fn understood(path: &Path) -> std::result::Result<(), Unread> {
     open(path).map(|_| ())
+}
+
+/// Reads the rows of a column in a row group, and says how many there were; none where it is of another type.
+fn fill(
+    group: &dyn RowGroupReader,
+    at: usize,
+    rows: usize,
+    levels: Option<&mut Vec<i16>>,
+    data: &mut Data,
+) -> Result<Option<usize>> {
+    let (read, ..) = match (group.get_column_reader(at)?, data) {
+        (ColumnReader::ByteArrayColumnReader(mut of), Data::Text(values)) => {
+            of.read_records(rows, levels, None, values)?
+        }
+        (ColumnReader::Int64ColumnReader(mut of), Data::Int(values)) => {
+            of.read_records(rows, levels, None, values)?
+        }
+        (ColumnReader::DoubleColumnReader(mut of), Data::Float(values)) => {
+            of.read_records(rows, levels, None, values)?
+        }
+        (ColumnReader::BoolColumnReader(mut of), Data::Bool(values)) => {
+            of.read_records(rows, levels, None, values)?
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(read))
 }
 
 /// Reads a table's file, a row group at a time. Columns are found by name; those that the file has not
@@ -227,25 +257,15 @@ pub(crate) fn read(
                 }
             };
             pages::check(&file, group.metadata().column(at), &mut left).map_err(Unread::Damaged)?;
-            let read = match (group.get_column_reader(at)?, &mut filled.data) {
-                (ColumnReader::ByteArrayColumnReader(mut of), Data::Text(values)) => {
-                    of.read_records(rows, levels, None, values)?
-                }
-                (ColumnReader::Int64ColumnReader(mut of), Data::Int(values)) => {
-                    of.read_records(rows, levels, None, values)?
-                }
-                (ColumnReader::DoubleColumnReader(mut of), Data::Float(values)) => {
-                    of.read_records(rows, levels, None, values)?
-                }
-                (ColumnReader::BoolColumnReader(mut of), Data::Bool(values)) => {
-                    of.read_records(rows, levels, None, values)?
-                }
-                _ => {
-                    let said = format!("its column {} is of another type", column.name);
-                    return Err(Unread::Damaged(said));
-                }
+            let read = decoding(|| fill(group.as_ref(), at, rows, levels, &mut filled.data));
+            let read = read.ok_or_else(|| {
+                Unread::Damaged(format!("its column {} can't be decoded", column.name))
+            })??;
+            let Some(read) = read else {
+                let said = format!("its column {} is of another type", column.name);
+                return Err(Unread::Damaged(said));
             };
-            if read.0 != rows || (!column.nullable && filled.data.len() != rows) {
+            if read != rows || (!column.nullable && filled.data.len() != rows) {
                 let said = format!("its column {} is cut short", column.name);
                 return Err(Unread::Damaged(said));
             }

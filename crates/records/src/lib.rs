@@ -7,6 +7,7 @@
 mod archive;
 mod columns;
 mod content;
+mod decoding;
 mod file;
 mod hosts;
 mod measured;

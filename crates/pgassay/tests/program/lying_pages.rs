@@ -94,6 +94,16 @@ fn pages_that_claim_too_much_are_refused_before_they_are_read() {
         fs::write(&path, &whole).unwrap();
         assert_eq!(past(dir).unwrap().len(), 1);
     }
+    // Room for another value, but nothing of it: only decoding shows that.
+    for table in ["servers", "metrics"] {
+        let path = export::at(dir, table, "2026-11-21");
+        let whole = fs::read(&path).unwrap();
+        let (size, _) = at(&whole, 7);
+        fs::write(&path, lying(&whole, size, 2)).unwrap();
+        let error = past(dir).unwrap_err();
+        assert!(error.to_string().contains("can't be decoded"), "{error:?}");
+        fs::write(&path, &whole).unwrap();
+    }
     // Nor is such a day written anew.
     let path = export::at(dir, "points", "2026-11-21");
     fs::write(&path, lying(&fs::read(&path).unwrap(), i32::MAX as u32, 1)).unwrap();
