@@ -81,6 +81,12 @@ slurm-test: ## as root: runs in jobs, load from jobs and pgassay deploy's script
 	$(CARGO) build --workspace --locked --bin pgassay
 	scripts/test-slurm.sh target/debug/pgassay
 
+.PHONY: container-test
+container-test: ## as root: runs in containers, load from containers, kills, by docker exec and kubectl exec (needs dockerd, containerd, kubectl)
+	@scripts/bootstrap.sh test
+	$(CARGO) build --workspace --locked --bin pgassay
+	scripts/test-containers.sh target/debug/pgassay
+
 .PHONY: records-test
 records-test: ## tables of runs: ten questions to pgassay-query, DuckDB and Spark (needs Java), answered alike; Apache Otava
 	@scripts/bootstrap.sh test
