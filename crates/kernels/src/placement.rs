@@ -26,7 +26,7 @@ pub enum Placement {
 pub struct Cpu {
     /// Its number.
     pub cpu: usize,
-    /// Its core's number within the socket.
+    /// Its core: the first of the CPUs that share it, or the number within the socket that the kernel gives.
     pub core: u32,
     /// Its socket's.
     pub socket: u32,
@@ -45,14 +45,22 @@ pub fn here() -> std::io::Result<Vec<Cpu>> {
 }
 
 fn within(root: &Path, cpus: &[usize]) -> Vec<Cpu> {
-    let number = |cpu: usize, name: &str| {
-        let path = root.join(format!("cpu{cpu}/topology/{name}"));
-        std::fs::read_to_string(path).ok()?.trim().parse().ok()
+    let text = |cpu: usize, name: &str| {
+        std::fs::read_to_string(root.join(format!("cpu{cpu}/topology/{name}"))).ok()
+    };
+    let number = |cpu: usize, name: &str| text(cpu, name)?.trim().parse::<u32>().ok();
+    // Numbers of cores begin anew in each cluster of some arm64 machines, and within each die of others.
+    let first = |cpu: usize| {
+        let list = text(cpu, "thread_siblings_list")?;
+        let digits = list.trim().split(|c: char| !c.is_ascii_digit()).next();
+        digits?.parse::<u32>().ok()
     };
     cpus.iter()
         .map(|&cpu| Cpu {
             cpu,
-            core: number(cpu, "core_id").unwrap_or(cpu as u32),
+            core: first(cpu)
+                .or_else(|| number(cpu, "core_id"))
+                .unwrap_or(cpu as u32),
             socket: number(cpu, "physical_package_id").unwrap_or(0),
         })
         .collect()
@@ -108,6 +116,32 @@ mod tests {
             [0, 1, 2, 3, 4, 5, 6, 7]
         );
         assert!(Placement::Free.order(&machine()).is_empty());
+    }
+
+    #[test]
+    fn cores_of_two_clusters_that_count_alike_are_not_one() {
+        let root = std::env::temp_dir().join(format!("pgassay-placement-{}", std::process::id()));
+        for cpu in 0..4 {
+            let topology = root.join(format!("cpu{cpu}/topology"));
+            std::fs::create_dir_all(&topology).unwrap();
+            let write =
+                |name: &str, text: String| std::fs::write(topology.join(name), text).unwrap();
+            write("core_id", format!("{}\n", cpu % 2));
+            write("physical_package_id", "0\n".into());
+            write("thread_siblings_list", format!("{cpu}\n"));
+        }
+        let apart = within(&root, &[0, 1, 2, 3]);
+        // Where two share a core, the list names both.
+        for cpu in [2, 3] {
+            let list = root.join(format!("cpu{cpu}/topology/thread_siblings_list"));
+            std::fs::write(list, "2-3\n").unwrap();
+        }
+        let shared = within(&root, &[0, 1, 2, 3]);
+        std::fs::remove_dir_all(&root).unwrap();
+        let cores = |cpus: &[Cpu]| cpus.iter().map(|at| at.core).collect::<Vec<_>>();
+        assert_eq!(cores(&apart), [0, 1, 2, 3]);
+        assert_eq!(cores(&shared), [0, 1, 2, 2]);
+        assert_eq!(Placement::Cores.order(&shared), [0, 1, 2, 3]);
     }
 
     #[test]
