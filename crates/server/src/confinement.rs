@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 
-use pgassay_sys::affinity::{allowed_cpus, pin_process};
+use pgassay_sys::affinity::{allowed_cpus, pin_command};
 use pgassay_sys::programs::{in_path, may_run};
 
 use super::TargetError;
@@ -92,16 +92,27 @@ impl Confinement {
         shlex::try_join(words).ok().filter(|text| !text.is_empty())
     }
 
-    /// Adds the variables to a command's environment.
-    pub(crate) fn apply(&self, command: &mut Command) {
-        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+    /// The one memory node that numactl lets the server have memory of; none where it may have of several.
+    pub(crate) fn memory_node(&self) -> Option<u32> {
+        let (first, rest) = self.wrap.split_first()?;
+        if Path::new(first).file_name()? != "numactl" {
+            return None;
+        }
+        let bound = |(at, word): (usize, &String)| match word.as_str() {
+            "-m" | "--membind" => rest.get(at + 1).cloned(),
+            word => word.strip_prefix("--membind=").map(str::to_owned),
+        };
+        let nodes = rest.iter().enumerate().find_map(bound)?;
+        nodes.parse().ok()
     }
 
-    /// Keeps a server on its CPUs that has started no process yet: all later ones inherit it.
-    pub(crate) fn keep(&self, pid: u32) -> io::Result<()> {
+    /// Adds the variables to a command's environment, and keeps it on its CPUs from its start: what it
+    /// allocates first lies where it runs.
+    pub(crate) fn apply(&self, command: &mut Command) -> io::Result<()> {
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         match self.cpus.as_slice() {
             [] => Ok(()),
-            cpus => pin_process(pid, cpus),
+            cpus => pin_command(command, cpus),
         }
     }
 
@@ -152,6 +163,20 @@ mod tests {
         assert_eq!(args, ["A=1 2", "-u", "B", "/x/postgres"]);
         assert!(wrapped.words().unwrap().starts_with("through env "));
         assert_eq!(none().through("--wrap", " ").unwrap(), none());
+        let bound = |words: &[&str]| {
+            let wrap = words.iter().map(|word| (*word).to_owned()).collect();
+            Confinement { wrap, ..none() }.memory_node()
+        };
+        assert_eq!(bound(&["numactl", "--membind=1"]), Some(1));
+        assert_eq!(bound(&["/usr/bin/numactl", "-N", "0", "-m", "0"]), Some(0));
+        for several in [
+            &["numactl", "--membind=0,1"][..],
+            &["numactl", "--interleave=all"],
+            &["env", "--membind=1"],
+            &[],
+        ] {
+            assert_eq!(bound(several), None, "{several:?}");
+        }
         for wrong in ["env 'A", "no-such-program-here x", "/etc/passwd"] {
             assert!(none().through("--wrap", wrong).is_err(), "{wrong}");
         }

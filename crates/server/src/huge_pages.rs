@@ -16,7 +16,7 @@ pub struct Reservation {
     note: PathBuf,
 }
 
-/// The pool of one size of huge pages.
+/// The pool of one size of huge pages, of the machine or of one memory node.
 #[derive(Debug, Clone)]
 struct Pool {
     dir: PathBuf,
@@ -26,7 +26,7 @@ struct Pool {
 impl Pool {
     /// The pool of the given size, else of the machine's default one: 512 MiB on
     /// arm64 kernels with 64 KiB pages, 2 MiB on most others.
-    fn find(root: &Path, wanted_kb: Option<u64>) -> Result<Self, String> {
+    fn find(root: &Path, wanted_kb: Option<u64>, node: Option<u32>) -> Result<Self, String> {
         let page_kb = match wanted_kb {
             Some(kb) => kb,
             None => {
@@ -35,7 +35,11 @@ impl Pool {
                 default_size_kb(&text).ok_or("this kernel has no huge pages")?
             }
         };
-        let dir = root.join(format!("sys/kernel/mm/hugepages/hugepages-{page_kb}kB"));
+        let pools = match node {
+            None => "sys/kernel/mm/hugepages".to_owned(),
+            Some(node) => format!("sys/devices/system/node/node{node}/hugepages"),
+        };
+        let dir = root.join(format!("{pools}/hugepages-{page_kb}kB"));
         if !dir.is_dir() {
             return Err(format!("this kernel has no huge pages of {page_kb} kB"));
         }
@@ -85,14 +89,15 @@ pub fn estimated_pages(shared_buffers_bytes: u64, page_kb: u64) -> u64 {
 /// # Errors
 /// Where the kernel has none.
 pub fn page_kb(wanted_kb: Option<u64>) -> Result<u64, TargetError> {
-    Pool::find(Path::new("/"), wanted_kb)
+    Pool::find(Path::new("/"), wanted_kb, None)
         .map(|pool| pool.page_kb)
         .map_err(|why| TargetError::Usage(format!("huge_pages=on: {why}")))
 }
 
 impl Reservation {
-    /// Adds what is missing of `pages` free ones; none where there are enough.
-    /// `note` is the file that tells a later sweep.
+    /// Adds what is missing of `pages` free ones; none where there are enough. Of a server that takes
+    /// its memory from one node they must lie there: the machine's pool is spread over all, and where too few
+    /// are on that node the kernel refuses the server its memory. `note` is the file that tells a later sweep.
     ///
     /// # Errors
     /// Where the pool may not be changed, or the kernel finds no memory in one
@@ -100,19 +105,20 @@ impl Reservation {
     pub fn make(
         pages: u64,
         wanted_kb: Option<u64>,
+        node: Option<u32>,
         note: &Path,
     ) -> Result<Option<Self>, TargetError> {
-        Self::make_under(Path::new("/"), pages, wanted_kb, note).map_err(TargetError::Usage)
+        Self::make_under(Path::new("/"), pages, (wanted_kb, node), note).map_err(TargetError::Usage)
     }
 
     fn make_under(
         root: &Path,
         pages: u64,
-        wanted_kb: Option<u64>,
+        (wanted_kb, node): (Option<u64>, Option<u32>),
         note: &Path,
     ) -> Result<Option<Self>, String> {
         let say = |why: String| format!("huge_pages=on: {why}");
-        let pool = Pool::find(root, wanted_kb).map_err(say)?;
+        let pool = Pool::find(root, wanted_kb, node).map_err(say)?;
         let reserved = pool.read("resv_hugepages").unwrap_or(0);
         let free = pool
             .read("free_hugepages")
@@ -123,16 +129,15 @@ impl Reservation {
         }
         let before = pool.read("nr_hugepages").map_err(say)?;
         let wanted = before + (pages - free);
-        let by_hand = match wanted_kb {
-            None => format!("sysctl -w vm.nr_hugepages={wanted}"),
-            Some(kb) => {
-                format!("echo {wanted} > /sys/kernel/mm/hugepages/hugepages-{kb}kB/nr_hugepages")
-            }
+        let by_hand = match (wanted_kb, node) {
+            (None, None) => format!("sysctl -w vm.nr_hugepages={wanted}"),
+            _ => format!("echo {wanted} > {}/nr_hugepages", pool.dir.display()),
         };
         // Written before: a note of pages that were not taken does no harm.
+        let of_node = node.map_or_else(String::new, |node| format!(" {node}"));
         drop(fs::write(
             note,
-            format!("{} {}\n", pool.page_kb, pages - free),
+            format!("{} {}{of_node}\n", pool.page_kb, pages - free),
         ));
         let got = pool.set(wanted).map_err(|why| {
             drop(fs::remove_file(note));
@@ -182,7 +187,8 @@ pub(super) fn sweep(note: &Path) {
     };
     let mut numbers = text.split_ascii_whitespace().map(str::parse::<u64>);
     if let (Some(Ok(page_kb)), Some(Ok(added))) = (numbers.next(), numbers.next())
-        && let Ok(pool) = Pool::find(Path::new("/"), Some(page_kb))
+        && let node = numbers.next().and_then(|node| node.ok()?.try_into().ok())
+        && let Ok(pool) = Pool::find(Path::new("/"), Some(page_kb), node)
     {
         give_back(&pool, added);
     }
@@ -216,7 +222,7 @@ mod tests {
         let note = root.join("note");
         let pool = root.join("sys/kernel/mm/hugepages/hugepages-524288kB/nr_hugepages");
         let count = || fs::read_to_string(&pool).unwrap();
-        let made = Reservation::make_under(&root, 4, None, &note)
+        let made = Reservation::make_under(&root, 4, (None, None), &note)
             .unwrap()
             .unwrap();
         assert_eq!((made.added, count().as_str()), (3, "6"));
@@ -227,7 +233,7 @@ mod tests {
         assert_eq!(count(), "5");
         assert!(!note.exists());
         assert!(
-            Reservation::make_under(&root, 1, None, &note)
+            Reservation::make_under(&root, 1, (None, None), &note)
                 .unwrap()
                 .is_none()
         );
@@ -238,12 +244,31 @@ mod tests {
     fn what_can_not_be_had_says_the_number() {
         let root = machine("none", 2048, 0, 0);
         let note = root.join("note");
-        let why = Reservation::make_under(&root, 4, Some(1 << 20), &note).unwrap_err();
+        let why = Reservation::make_under(&root, 4, (Some(1 << 20), None), &note).unwrap_err();
         assert!(why.contains("1048576 kB"), "{why}");
         let pool = root.join("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages");
         fs::remove_file(&pool).unwrap();
         fs::create_dir(&pool).unwrap();
-        assert!(Reservation::make_under(&root, 4, None, &note).is_err());
+        assert!(Reservation::make_under(&root, 4, (None, None), &note).is_err());
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn of_a_server_on_one_node_they_are_that_node_s() {
+        let root = machine("node", 2048, 10, 10);
+        let note = root.join("note");
+        let pool = root.join("sys/devices/system/node/node1/hugepages/hugepages-2048kB");
+        fs::create_dir_all(&pool).unwrap();
+        fs::write(pool.join("nr_hugepages"), "3").unwrap();
+        fs::write(pool.join("free_hugepages"), "2").unwrap();
+        let count = || fs::read_to_string(pool.join("nr_hugepages")).unwrap();
+        let made = Reservation::make_under(&root, 4, (None, Some(1)), &note)
+            .unwrap()
+            .unwrap();
+        assert_eq!((made.added, count().as_str()), (2, "5"));
+        assert_eq!(fs::read_to_string(&note).unwrap(), "2048 2 1\n");
+        drop(made);
+        assert_eq!(count(), "3");
         fs::remove_dir_all(&root).unwrap();
     }
 

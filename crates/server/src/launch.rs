@@ -381,6 +381,8 @@ impl Launcher<'_> {
         let copy = log.try_clone().map_err(|error| self.no_log(&error))?;
         let huge_pages = self.huge_pages(settings)?;
         let mut command = self.server(settings);
+        let kept = self.options.confinement.apply(&mut command);
+        kept.map_err(|error| self.failed("can't be kept on its CPUs", &error.to_string()))?;
         command.stdout(copy).stderr(log);
         // On our death an immediate shutdown: nobody will want the data.
         let child = pgassay_sys::bound::spawn(command, Signal::QUIT)
@@ -389,8 +391,6 @@ impl Launcher<'_> {
             child,
             _huge_pages: huge_pages,
         };
-        let kept = self.options.confinement.keep(server.child.id());
-        kept.map_err(|error| self.failed("can't be kept on its CPUs", &error.to_string()))?;
         self.note_postmaster(&server)?;
         self.wait_until_ready(&mut server, &self.us(settings), log_from)?;
         self.refuse_wrapper(&server)?;
@@ -415,7 +415,6 @@ impl Launcher<'_> {
     fn server(&self, settings: &Settings) -> Command {
         let program = self.installation.tool("postgres");
         let mut command = self.plain(self.options.confinement.wrapped(&program));
-        self.options.confinement.apply(&mut command);
         command.arg("-D").arg(self.home.data());
         for (name, value) in settings.iter() {
             command.arg("-c").arg(format!("{name}={value}"));
@@ -453,7 +452,8 @@ impl Launcher<'_> {
                 huge_pages::estimated_pages(bytes, huge_pages::page_kb(size_kb)?)
             }
         };
-        Reservation::make(pages, size_kb, &self.home.dir.join("huge_pages"))
+        let node = self.options.confinement.memory_node();
+        Reservation::make(pages, size_kb, node, &self.home.dir.join("huge_pages"))
     }
 
     /// Writes down who the server is, for a sweep after our death.

@@ -2,6 +2,8 @@
 
 use std::io;
 use std::marker::PhantomData;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -30,14 +32,19 @@ pub fn pin_current_thread(cpus: &[usize]) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set_of(cpus)?)?)
 }
 
-/// Lets a process that has one thread as yet, and whatever it starts later, run on `cpus` only.
+/// Has a command's process, and whatever it starts, run on `cpus` only, from its first instruction on.
 ///
 /// # Errors
-/// As for [`pin_current_thread`]; also for a process of another user.
-pub fn pin_process(pid: u32, cpus: &[usize]) -> io::Result<()> {
-    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    let pid = pid.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
-    Ok(sched_setaffinity(Some(pid), &set_of(cpus)?)?)
+/// `InvalidInput` for a CPU number beyond [`CpuSet::MAX_CPU`]. What `sched_setaffinity(2)` gives is
+/// an error of the command's spawn.
+pub fn pin_command(command: &mut Command, cpus: &[usize]) -> io::Result<()> {
+    let set = set_of(cpus)?;
+    // SAFETY: the closure runs in the child between fork and exec, where only async-signal-safe
+    // things may be done: it makes one raw system call and allocates nothing.
+    unsafe {
+        command.pre_exec(move || Ok(sched_setaffinity(None, &set)?));
+    }
+    Ok(())
 }
 
 fn set_of(cpus: &[usize]) -> io::Result<CpuSet> {
@@ -118,6 +125,18 @@ mod tests {
         assert!(pin_current_thread(&[]).is_err());
         assert!(pin_current_thread(&[usize::MAX]).is_err());
     }
+
+    #[test]
+    fn a_pinned_command_begins_on_its_cpus() {
+        let last = *allowed_cpus().unwrap().last().unwrap();
+        let mut command = Command::new("grep");
+        command.args(["Cpus_allowed_list", "/proc/self/status"]);
+        pin_command(&mut command, &[last]).unwrap();
+        let said = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        assert_eq!(said.split_whitespace().last(), Some(&*last.to_string()));
+        assert!(pin_command(&mut command, &[usize::MAX]).is_err());
+    }
+
     #[test]
     fn both_are_on_one_cpu_and_then_where_they_were() {
         let before = allowed_cpus().unwrap();
