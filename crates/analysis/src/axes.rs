@@ -175,22 +175,23 @@ fn sentence(course: &Course) -> Option<String> {
         }
         .words()
     };
-    let within = match a.n.min(b.n) {
-        0 | 1 => "one trial: spread unknown".to_owned(),
-        // From the ends of both intervals: wider than the interval of the ratio.
-        _ => format!(
-            "{:.2} to {:.2} by the intervals",
-            b.low / a.high,
-            b.high / a.low
+    let (from, to, at) = (words(from), words(to), course.at());
+    let ratio = b.estimate / a.estimate;
+    // From the ends of both intervals: wider than the interval of the ratio.
+    let (low, high) = (b.low / a.high, b.high / a.low);
+    Some(match a.n.min(b.n) {
+        0 | 1 => format!(
+            "Throughput with {to} is {ratio:.2} times that with {from}, at {at} (one trial: spread unknown)."
         ),
-    };
-    Some(format!(
-        "Throughput with {} is {:.2} times that with {}, at {} ({within}).",
-        words(to),
-        b.estimate / a.estimate,
-        words(from),
-        course.at(),
-    ))
+        _ if low <= 1.0 && high >= 1.0 => format!(
+            "Throughput with {to} and with {from} can't be told apart, at {at} ({low:.2} to {high:.2} times by the \
+             intervals)."
+        ),
+        _ => format!(
+            "Throughput with {to} is {ratio:.2} times that with {from}, at {at} ({low:.2} to {high:.2} by the \
+             intervals)."
+        ),
+    })
 }
 
 #[cfg(test)]
@@ -231,10 +232,14 @@ mod tests {
             told("cpus", &[("1", 1000.0), ("2", 2500.0), ("4", 2000.0)]),
             "Throughput with 4 CPUs is 2.00 times that with 1 CPU, at 8 clients (1.64 to 2.44 by the intervals)."
         );
-        let names = told("smt", &[("on", 1200.0), ("off", 1000.0)]);
+        let names = told("smt", &[("on", 1300.0), ("off", 1000.0)]);
         assert!(
-            names.starts_with("Throughput with SMT on is 1.20 times that with SMT off"),
+            names.starts_with("Throughput with SMT on is 1.30 times that with SMT off"),
             "{names}"
+        );
+        assert_eq!(
+            told("smt", &[("on", 1100.0), ("off", 1000.0)]),
+            "Throughput with SMT on and with SMT off can't be told apart, at 8 clients (0.90 to 1.34 times by the intervals)."
         );
         assert!(sentence(&course("cpus", &[("1", 0.0), ("2", 10.0)])).is_none());
     }

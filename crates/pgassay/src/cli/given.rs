@@ -102,9 +102,14 @@ impl GivenArgs {
         })
     }
 
-    /// Whether any arm's CPUs or the command that it is started through were typed.
-    pub fn places(&self) -> bool {
-        (0..3).any(|arm| !self.cpus(arm).is_empty() || !self.wrap(arm).is_empty())
+    /// Whether any arm's CPUs were typed.
+    pub fn keeps_on_cpus(&self) -> bool {
+        (0..3).any(|arm| !self.cpus(arm).is_empty())
+    }
+
+    /// Whether any arm's command that it is started through was typed.
+    pub fn wraps(&self) -> bool {
+        (0..3).any(|arm| !self.wrap(arm).is_empty())
     }
 
     /// Refuses all of them, where instructions are counted.

@@ -258,10 +258,10 @@ fn wanted(
 }
 
 fn announce_servers(wanted: &[Wanted], terminal: &mut Terminal) {
-    terminal.announce(&format!(
-        "{}, all up at once and loaded in turn:",
-        counted(wanted.len() as u32, "server"),
-    ));
+    terminal.announce(&match wanted.len() {
+        1 => "1 server:".to_owned(),
+        several => format!("{several} servers, all up at once and loaded in turn:"),
+    });
     for server in wanted {
         let Given { cpus, wrap, .. } = &server.given;
         let where_to = given::placed(cpus, wrap);
@@ -351,11 +351,11 @@ fn announce_load(plan: &Plan, plans: &[Plan], terminal: &mut Terminal) {
     let seconds =
         servers as f64 * (plan.load_seconds() * 1.05 + TO_START) + bytes as f64 / FILLED_A_SECOND;
     terminal.announce(&format!(
-        "{} at {} clients on {}: {} points, {} of {:.2} s at each: about {}",
+        "{} at {} clients on {}: {}, {} of {:.2} s at each: about {}",
         plan.workload.name,
         counts.join(", "),
         counted(servers as u32, "server"),
-        servers * plan.points.len(),
+        counted((servers * plan.points.len()) as u32, "point"),
         counted(plan.trials, "trial"),
         plan.window_ms as f64 / 1000.0,
         minutes(Duration::from_secs_f64(seconds)),

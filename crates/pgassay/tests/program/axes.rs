@@ -92,7 +92,7 @@ fn a_server_for_each_number_of_cpus_and_each_scale() {
     }
     let report = text(&runs.run(&["report", "last"]).stdout);
     assert!(report.contains("Over scale of the tables"), "{report}");
-    assert!(report.contains("Throughput with scale 2 is "), "{report}");
+    assert!(report.contains("Throughput with scale 2 "), "{report}");
     assert!(
         report.contains("select-only over scale of the tables"),
         "{report}"
@@ -128,6 +128,8 @@ fn a_comparison_has_a_server_of_each_target_at_each_place() {
         "temp",
         "--set-b",
         "work_mem=8MB",
+        "--wrap-b",
+        "env PGASSAY_TRIED=1",
         "--cpus",
         &format!("1,{most}"),
         "--scale",
@@ -169,7 +171,9 @@ fn a_comparison_has_a_server_of_each_target_at_each_place() {
             (&"A".into(), &"B".into())
         );
         assert_eq!(result["axes"].as_array().unwrap(), &values(b));
-        assert!(b["target"].as_str().unwrap().contains("on CPU"), "{b}");
+        let target = b["target"].as_str().unwrap();
+        assert!(target.contains("on CPU"), "{b}");
+        assert!(target.contains("through env"), "{b}");
     }
     // Tables of two scales are no difference between two servers of one scale.
     let differences = document["differences"].as_array().unwrap();
@@ -210,6 +214,8 @@ fn a_comparison_over_axes_is_refused_where_it_makes_no_sense() {
     let with = |more: &[&'static str]| [&on_cpus[..], more].concat();
     assert!(refused(&["host=nowhere", "temp", "--load", "--cpus", "1"]).contains("launches"));
     assert!(refused(&with(&["--cpus-a", "0"])).contains("leave out the one or the other"));
+    let nodes = ["temp", "temp", "--numa", "0,1", "--wrap", "env"];
+    assert!(refused(&nodes).contains("through another command"));
     assert!(refused(&with(&["--sequential", "--clients", "1"])).contains("--sequential"));
     assert!(refused(&with(&["--by", "instructions"])).contains("by time"));
     assert!(refused(&with(&["--workload", "lwlock:shared"])).contains("--cpus"));

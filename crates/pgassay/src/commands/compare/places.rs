@@ -70,13 +70,18 @@ pub fn place(
                 .with_remedy("leave it out, or what is varied beside clients")
         );
     }
-    let places_servers = ["cpus", "smt", "numa"];
-    let chosen = axes.iter().flatten();
-    let by_axis = chosen.filter(|value| places_servers.contains(&value.axis.as_str()));
-    if by_axis.count() > 0 && args.given.places() {
+    let varied = |id: &str| axes.iter().flatten().any(|value| value.axis == id);
+    let on_cpus = args.given.keeps_on_cpus();
+    if on_cpus && ["cpus", "smt", "numa"].into_iter().any(varied) {
         bail!(
-            Failure::usage("--cpus, --smt and --numa choose the CPUs of every server, and --cpus-a, --cpus-all and --wrap do, too")
+            Failure::usage("--cpus, --smt and --numa choose the CPUs of every server, and --cpus-a and --cpus-all do, too")
                 .with_remedy("leave out the one or the other")
+        );
+    }
+    if args.given.wraps() && varied("numa") {
+        bail!(
+            Failure::usage("--numa starts every server through numactl, and --wrap through another command")
+                .with_remedy("leave out the one or the other: --wrap-a 'numactl --membind=0' is a memory policy, too")
         );
     }
     if args.dials.pin.is_some() {
@@ -132,7 +137,7 @@ fn keep_apart(
                 .with_remedy("--cpus-all 0,1 keeps every server on these CPUs")
         );
     }
-    if args.given.places() {
+    if args.given.keeps_on_cpus() || args.given.wraps() {
         bail!(
             Failure::usage(
                 "--pin gives every server the CPUs that the clients leave, and --cpus-a, --cpus-all and --wrap choose them, too"
