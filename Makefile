@@ -138,6 +138,10 @@ matrix: build ## provoke bottlenecks on real servers, count how many are found
 lab-page-size: build ## scattered reads on emulated kernels with 4, 16 and 64 KiB pages
 	labs/page-size/run.sh
 
+.PHONY: lab-numa
+lab-numa: build ## the axes over memory nodes and threads of a core, in a guest that has two of each
+	labs/numa/run.sh
+
 docs: ## regenerate the bottlenecks' pages and the JSON Schemas in docs/
 	$(CARGO) run --locked --package pgassay-analysis --example catalogue_docs -- docs
 	BLESS=1 $(CARGO) test --locked --workspace --test program -- schemas::
