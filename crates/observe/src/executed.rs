@@ -14,6 +14,8 @@ use pgassay_text::normalise::normalise;
 use pgassay_text::quote::quote_literal;
 use serde_json::Value;
 
+use super::statements::Example;
+
 /// A statement as the load may send it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sent {
@@ -61,6 +63,8 @@ pub(super) struct Draws<'a> {
 const DRAWS: usize = 3;
 /// Statements that are.
 const STATEMENTS: usize = 2000;
+/// Bytes of a statement that a server keeps at least (the least `track_activity_query_size`, with its end).
+const LEAST_KEPT: usize = 99;
 /// How long a statement may take, and from when on no further draw of it is executed.
 const LONGEST_MS: u32 = 5000;
 const ENOUGH: Duration = Duration::from_secs(1);
@@ -92,10 +96,19 @@ impl OfLoad {
         }
     }
 
-    /// Draws of a statement, if it is one of the load's.
-    pub fn of(&self, id: &str) -> Option<Draws<'_>> {
+    /// Draws of a statement, if it is one of the load's, of which the server may have kept the beginning only.
+    pub fn of(&self, id: &str, example: Option<&Example>) -> Option<Draws<'_>> {
+        let begins = |sent: &&Vec<Sent>| {
+            let length = example.map_or(0, |example| example.sql.len());
+            let begin = sent.first().and_then(|sent| sent.sql.get(..length));
+            begin.is_some_and(|begin| length >= LEAST_KEPT && normalise(begin).id == id)
+        };
+        let sent = self
+            .by_id
+            .get(id)
+            .or_else(|| self.by_id.values().find(begins));
         Some(Draws {
-            sent: self.by_id.get(id)?,
+            sent: sent?,
             conninfo: self.conninfo.as_ref()?,
         })
     }
@@ -347,7 +360,7 @@ mod tests {
         }
         all.add(sent("SELECT 1; DROP TABLE t", &[]));
         let id = normalise("select a from t where b = 77").id;
-        assert_eq!(all.of(&id).unwrap().sent.len(), DRAWS);
+        assert_eq!(all.of(&id, None).unwrap().sent.len(), DRAWS);
         assert_eq!(all.by_id.len(), 1);
     }
 }

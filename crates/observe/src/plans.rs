@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pgassay_model::observed::plans::{
     DEFAULT_ROWS, Execution, InnerStatement, LeakyFacts, LoopFacts, Node, Plan, RelationFacts,
-    TriggerRun, Work,
+    SetClause, TriggerRun, Work,
 };
 use pgassay_pgwire::{QueryError, Session};
 use serde_json::Value;
@@ -77,7 +77,7 @@ pub fn ask(
     {
         return Err("it is no statement that has a plan".to_owned());
     }
-    if of.cut {
+    if of.cut && !executed.as_ref().is_some_and(Result::is_ok) {
         return Err(
             "the server keeps only the beginning of its text (track_activity_query_size)"
                 .to_owned(),
@@ -378,6 +378,7 @@ fn node(value: &Value, depth: usize) -> Node {
             .and_then(|name| name.strip_prefix("CTE ").map(str::to_owned)),
         function: text("Function Name"),
         conflict: text("Conflict Resolution"),
+        unused: false,
         subplans_removed: value["Subplans Removed"].as_f64(),
         rows: figure("Plan Rows"),
         actual_rows: value["Actual Rows"]
@@ -577,7 +578,10 @@ fn functions(session: &mut Session, plan: &mut Plan) {
         "SELECT DISTINCT ON (p.proname) p.proname, l.lanname, \
          CASE WHEN p.provolatile = 'v' THEN p.oid::pg_catalog.regprocedure::text END, \
          CASE WHEN p.proretset AND p.prorows = {DEFAULT_ROWS} THEN p.oid::pg_catalog.regprocedure::text END, \
-         CASE WHEN l.lanname = 'plpgsql' THEN p.prosrc END \
+         CASE WHEN l.lanname = 'plpgsql' THEN p.prosrc END, \
+         CASE WHEN l.lanname = 'sql' AND p.proconfig IS NOT NULL THEN p.oid::pg_catalog.regprocedure::text END, \
+         CASE WHEN l.lanname = 'sql' THEN (SELECT pg_catalog.string_agg(pg_catalog.split_part(c, '=', 1), ' ') \
+           FROM pg_catalog.unnest(p.proconfig) c) END \
          FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid = p.prolang \
          JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace \
          WHERE p.proname IN ({}) AND l.lanname NOT IN ('internal', 'c') \
@@ -586,8 +590,17 @@ fn functions(session: &mut Session, plan: &mut Plan) {
         names.join(", ")
     ));
     for row in found.map(|found| found.rows).unwrap_or_default() {
-        let Ok([Some(name), Some(language), volatile, unsaid, source]) =
-            <[Option<String>; 5]>::try_from(row)
+        let Ok(
+            [
+                Some(name),
+                Some(language),
+                volatile,
+                unsaid,
+                source,
+                set_by,
+                set,
+            ],
+        ) = <[Option<String>; 7]>::try_from(row)
         else {
             continue;
         };
@@ -596,6 +609,16 @@ fn functions(session: &mut Session, plan: &mut Plan) {
         }
         if let Some(signature) = unsaid {
             plan.unsaid_rows.insert(name.clone(), signature);
+        }
+        if let Some((signature, set)) = set_by.zip(set) {
+            let settings = set.split(' ').map(str::to_owned).collect();
+            plan.set_clauses.insert(
+                name.clone(),
+                SetClause {
+                    signature,
+                    settings,
+                },
+            );
         }
         let loops = source.map(|source| loops(&source)).unwrap_or_default();
         if loops != LoopFacts::default() {
@@ -655,9 +678,43 @@ fn operators(expression: &str) -> impl Iterator<Item = &str> {
     expression.split(' ').filter(of)
 }
 
+/// The side of an outer join that may be filled with NULLs.
+fn nullable(node: &Node) -> Option<&Node> {
+    match node.join.as_deref()? {
+        "Left" => node.nodes.get(1),
+        "Right" => node.nodes.first(),
+        _ => None,
+    }
+}
+
+/// Marks outer joins whose nullable side shows nothing in what they hand on.
+fn mark_unused(root: &mut Node) {
+    let mut left = vec![root];
+    while let Some(node) = left.pop() {
+        node.unused = nullable(node).is_some_and(|side| {
+            let output = node.conditions.get(OUTPUT).map_or("", String::as_str);
+            let below = side.all();
+            let mut aliases = below.iter().filter_map(|(_, node)| node.alias.as_deref());
+            let whole = !output.is_empty() && output.len() < MOST_EXPRESSION;
+            whole && !aliases.any(|alias| names(output, alias))
+        });
+        left.extend(node.nodes.iter_mut());
+    }
+}
+
+/// Whether an expression names a column of an alias.
+fn names(expression: &str, alias: &str) -> bool {
+    let column = format!("{}.", quote_ident(alias));
+    expression.match_indices(&column).any(|(at, _)| {
+        let before = expression[..at].chars().next_back();
+        !before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '"')
+    })
+}
+
 /// Drops select lists that call nothing of interest: they are long, and are the statement's text
 /// again.
 fn keep_what_tells(plan: &mut Plan) {
+    mark_unused(&mut plan.root);
     let functions = &plan.functions;
     let tells = |node: &Node| {
         let calls = |text: &String| called(text).any(|name| functions.contains_key(name));
@@ -684,6 +741,19 @@ mod tests {
     fn functions_are_words_before_a_parenthesis() {
         let names: Vec<&str> = called("(public.f(lower(t.é), (a + b)) = $1)").collect();
         assert_eq!(names, ["f", "lower"]);
+    }
+
+    #[test]
+    fn a_join_of_which_nothing_is_used_is_marked() {
+        let text = r#"{"Node Type": "Hash Join", "Join Type": "Left", "Output": ["i.name", "u.label"], "Plans": [
+            {"Node Type": "Hash Join", "Join Type": "Left", "Output": ["i.name", "i.u"], "Plans": [
+              {"Node Type": "Seq Scan", "Alias": "i"},
+              {"Node Type": "Hash", "Plans": [{"Node Type": "Seq Scan", "Alias": "k"}]}]},
+            {"Node Type": "Hash", "Plans": [{"Node Type": "Seq Scan", "Alias": "u"}]}]}"#;
+        let mut root = node(&serde_json::from_str(text).unwrap(), 0);
+        mark_unused(&mut root);
+        assert!(!root.unused && root.nodes[0].unused);
+        assert!(!names("xi.a", "i") && names("(i.a + 1)", "i"));
     }
 
     #[test]

@@ -346,7 +346,7 @@ impl Observers {
                 continue;
             };
             self.explained.insert(statement.id.clone());
-            let executed = self.of_load.of(&statement.id);
+            let executed = self.of_load.of(&statement.id, Some(&example));
             let executed = executed.map(|draws| executed::execute(&draws));
             let ask = |session: &mut Session| plans::ask(session, &example, executed);
             if let Some(plan) = self.counted(scene, ask) {

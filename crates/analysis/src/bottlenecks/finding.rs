@@ -318,9 +318,13 @@ impl Finding {
             self.confidence = self.confidence.min(Confidence::Medium);
         }
         if self.basis != other.basis {
-            // The waits for something and the CPU time spent on it are different times.
             let both = self.budget_share.into_iter().chain(other.budget_share);
-            self.budget_share = both.reduce(|a, b| a + b);
+            let of_statements = [self.basis, other.basis].contains(&Basis::Statements);
+            // The waits for something and the CPU time spent on it are different times; a statement's has both.
+            self.budget_share = both.reduce(|a, b| match of_statements {
+                true => a.max(b),
+                false => (a + b).min(1.0),
+            });
         }
         self.counterpart = self.counterpart.take().or(other.counterpart.take());
         for text in std::iter::once(other.saw).chain(other.evidence) {

@@ -343,12 +343,17 @@ static MEANINGS: &[Meaning] = &[
             "DataFileWrite",
             "DataFileFlush",
             "DataFileSync",
-            "DataFileImmediateSync",
             "DataFileExtend",
             "DataFileTruncate",
         ],
         "for a data file to be written, synced or made longer",
         "dirty pages that sessions must write themselves, checkpoints, or a device at its limit",
+    ),
+    row(
+        "IO",
+        &["DataFileImmediateSync"],
+        "for a file that was made anew to reach the disk",
+        "tables and indexes that are made, truncated or rewritten all the time",
     ),
     row(
         "IO",

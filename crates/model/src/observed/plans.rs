@@ -47,6 +47,9 @@ pub struct Plan {
     /// planner takes them to give [`DEFAULT_ROWS`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unsaid_rows: BTreeMap<String, String>,
+    /// Functions in SQL that a SET clause keeps from being inlined.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub set_clauses: BTreeMap<String, SetClause>,
     /// Those of them that are VOLATILE, each as `ALTER FUNCTION` names it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub volatile: BTreeMap<String, String>,
@@ -116,6 +119,15 @@ pub struct LoopFacts {
     pub caught: Vec<String>,
 }
 
+/// The SET clause of a function.
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct SetClause {
+    /// The function, as `ALTER FUNCTION` names it.
+    pub signature: String,
+    /// The settings that it sets, by name.
+    pub settings: Vec<String>,
+}
+
 /// A plan that a statement would have under another setting.
 #[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Alternative {
@@ -168,6 +180,9 @@ pub struct Node {
     /// What a join keeps: `Inner`, `Left`, `Semi`, `Anti`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub join: Option<String>,
+    /// Whether nothing of the side that an outer join may fill with NULLs is used above it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unused: bool,
     /// Subplans of an append that were not needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subplans_removed: Option<f64>,

@@ -323,3 +323,61 @@ fn a_vacuum_that_sleeps_is_told_the_setting_and_its_remedy_ends_it() {
     }
     assert!(finding(&watched(&server, &commands), "vacuum-cost-delay").is_none());
 }
+
+const KEPT_APART: &str = "
+CREATE TABLE ordered AS SELECT g AS id, g / 20 AS day FROM generate_series(1, 40000) g;
+CREATE INDEX ON ordered (day, id);
+CREATE TABLE archived AS SELECT g AS id, g / 20 AS day FROM generate_series(40001, 70000) g;
+CREATE INDEX ON archived (day, id);
+CREATE TABLE article AS SELECT g AS id, g % 40 AS shop, 1 + g % 9000 AS kind, 1 + g % 8000 AS tax, 'a' || g AS name FROM generate_series(1, 20000) g;
+CREATE INDEX ON article (shop);
+CREATE TABLE kind AS SELECT g AS id, 'k' || g AS label FROM generate_series(1, 15000) g;
+CREATE TABLE tax AS SELECT g AS id, 't' || g AS label FROM generate_series(1, 15000) g;
+CREATE VIEW article_full AS SELECT a.*, k.label AS kind_label, t.label AS tax_label
+  FROM article a LEFT JOIN kind k ON k.id = a.kind LEFT JOIN tax t ON t.id = a.tax;
+CREATE TABLE document AS SELECT g AS id, g % 900 AS owner, g % 8 <> 0 AS live FROM generate_series(1, 40000) g;
+CREATE INDEX ON document (owner);
+CREATE FUNCTION live_documents() RETURNS SETOF document LANGUAGE sql STABLE SET search_path = ''
+  AS 'SELECT * FROM public.document WHERE live';
+CREATE TABLE basket AS SELECT g AS id FROM generate_series(1, 5) g;
+CREATE TABLE score AS SELECT g AS id, g % 2 AS league, g % 500 AS points FROM generate_series(1, 40000) g;
+CREATE INDEX ON score (league, points);";
+
+const KEEPING_APART: &[Case] = &[
+    (
+        "union-of-many",
+        "UNION ALL",
+        "SELECT id, day, # FROM (SELECT id, day FROM ordered UNION SELECT id, day FROM archived) o ORDER BY day DESC, id DESC LIMIT 9",
+        "SELECT id, day, # FROM (SELECT id, day FROM ordered UNION ALL SELECT id, day FROM archived) o ORDER BY day DESC, id DESC LIMIT 9",
+    ),
+    (
+        "join-unneeded",
+        "Nothing of public.",
+        "SELECT id, name, # FROM article_full WHERE shop = # % 40",
+        "SELECT id, name, # FROM article WHERE shop = # % 40",
+    ),
+    (
+        "function-not-inlined",
+        "RESET search_path",
+        "SELECT id, # FROM live_documents() WHERE owner = # % 900",
+        "SELECT id, # FROM document WHERE live AND owner = # % 900",
+    ),
+    (
+        "truncate-often",
+        "DELETE FROM",
+        "/* # */ TRUNCATE basket",
+        "/* # */ DELETE FROM basket",
+    ),
+    (
+        "sort-below-limit",
+        "NULLS LAST",
+        "SELECT id, # FROM score WHERE league = # % 2 ORDER BY points DESC NULLS LAST LIMIT 5",
+        "SELECT id, # FROM score WHERE league = # % 2 ORDER BY points DESC LIMIT 5",
+    ),
+];
+
+#[test]
+fn what_keeps_the_planner_from_the_short_way_is_told() {
+    let server = server(KEPT_APART);
+    holds(&server, KEEPING_APART);
+}

@@ -215,3 +215,46 @@ pub(super) fn unsaid(at: &At) -> Option<Shown> {
         },
     })
 }
+/// A function in SQL that is scanned, and not inlined for its SET clause, with rows that the statement throws away.
+pub(super) fn not_inlined(at: &At) -> Option<Shown> {
+    let node = at.node;
+    let name = node
+        .function
+        .as_deref()
+        .filter(|_| node.kind == "Function Scan")?;
+    let clause = at.plan.set_clauses.get(name)?;
+    let filter = node.conditions.get("Filter")?;
+    if node.work.is_some_and(|work| work.removed < 100.0) {
+        return None;
+    }
+    let settings = clause.settings.join(", ");
+    let resets = clause.settings.iter();
+    let resets: Vec<String> = resets
+        .map(|name| format!("ALTER FUNCTION {} RESET {name};", clause.signature))
+        .collect();
+    Some(Shown {
+        cost: at.cost(node),
+        left: None,
+        saw: format!(
+            "{name} is a function in SQL with a SET clause ({settings}), and is not inlined for that: {filter} is looked at when all its \
+             rows are there."
+        ),
+        steps: vec![(
+            StepKind::Sql,
+            format!(
+                "{}   -- with the names within qualified by their schemas; then it is inlined, and an index serves the condition",
+                resets.join(" ")
+            ),
+        )],
+        seen: node
+            .work
+            .map(|work| format!("{:.0} rows are thrown away each time", work.removed))
+            .into_iter()
+            .collect(),
+        confidence: if node.work.is_some() {
+            Confidence::High
+        } else {
+            Confidence::Medium
+        },
+    })
+}

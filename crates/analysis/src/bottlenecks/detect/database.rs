@@ -25,6 +25,9 @@ const MOSTLY_BETWEEN: f64 = 0.4;
 /// Statements of a transaction that could go together.
 const SEVERAL: f64 = 3.0;
 
+/// Rows of a FETCH that are few.
+const FEW_FETCHED: f64 = 10.0;
+
 /// Sessions that wait for the next statement of an open transaction again and again. One that is idle for
 /// long is a client that does something else, which no pipelining mends.
 fn between_statements(evidence: &Evidence) -> Option<Observation> {
@@ -54,26 +57,42 @@ fn between_statements(evidence: &Evidence) -> Option<Observation> {
         run.whole()
     );
     let share = (client + budget.running() * messages).min(1.0);
-    Some(
-        Observation::measured(Basis::Statements, Some(share), saw)
-            .of_cpu(messages)
-            .expects(1.0 - 1.0 / each, format!("one round trip for {each:.0}"))
-            .severity(match client {
-                MOSTLY_BETWEEN.. => Severity::High,
-                _ => Severity::Medium,
-            })
-            .confidence(Confidence::High)
-            .covers(client)
-            .seen(format!(
-                "{each:.0} statements a transaction, by pg_stat_statements"
-            ))
-            .all_seen((messages > 0.0).then(|| {
-                format!(
-                    "{} of the CPU samples in the protocol, the network and wake-ups",
-                    tenths(messages)
-                )
-            })),
-    )
+    let statements = observed.statements.as_ref()?.statements.iter();
+    let fetches = statements.filter(|s| {
+        s.text
+            .get(..6)
+            .is_some_and(|verb| verb.eq_ignore_ascii_case("FETCH "))
+    });
+    let few = fetches.filter_map(|s| {
+        s.counters
+            .as_ref()?
+            .rows
+            .filter(|rows| *rows <= FEW_FETCHED)
+    });
+    let fetched = few.reduce(f64::min).map(|rows| {
+        format!(
+            "raise the driver's fetch size, or read without a cursor: {rows:.0} rows come with each FETCH, which is a round trip of its own"
+        )
+    });
+    let seen = Observation::measured(Basis::Statements, Some(share), saw)
+        .of_cpu(messages)
+        .expects(1.0 - 1.0 / each, format!("one round trip for {each:.0}"))
+        .severity(match client {
+            MOSTLY_BETWEEN.. => Severity::High,
+            _ => Severity::Medium,
+        })
+        .confidence(Confidence::High)
+        .covers(client)
+        .seen(format!(
+            "{each:.0} statements a transaction, by pg_stat_statements"
+        ))
+        .all_seen((messages > 0.0).then(|| {
+            format!(
+                "{} of the CPU samples in the protocol, the network and wake-ups",
+                tenths(messages)
+            )
+        }));
+    Some(fetched.into_iter().fold(seen, Observation::advice))
 }
 
 fn deadlocks(evidence: &Evidence) -> Option<Observation> {
@@ -238,6 +257,14 @@ fn detoasting(evidence: &Evidence) -> Option<Observation> {
         t.by("toast_blks_hit") + t.by("toast_blks_read")
     };
     let worst = growth.and_then(|g| g.tables.iter().max_by(|a, b| toast(a).total_cmp(&toast(b))));
+    // Short values, which are copied, and not unpacked.
+    let compresses = profile
+        .functions
+        .iter()
+        .any(|f| f.symbol.contains("decompress"));
+    if worst.is_some_and(|table| toast(&table) < 1.0) && !compresses {
+        return None;
+    }
     if let Some(table) = worst.filter(|t| toast(t) > 0.0) {
         seen = seen.seen(format!(
             "{:.0} blocks of the TOAST table of {} were read or hit",

@@ -40,7 +40,11 @@ fn calls_of(plan: &Plan, function: &str) -> Option<(f64, bool)> {
                 }
                 _ => entering,
             };
-            let rows = rows * plan.root.times(node).unwrap_or(1.0);
+            let times = node.work.map(|work| work.loops);
+            let rows = rows * times.or_else(|| plan.root.times(node)).unwrap_or(1.0);
+            // `(f(x)).*` calls it once for each column.
+            let calls = node.conditions[name].matches(&call).count();
+            let rows = rows * calls.max(1) as f64;
             if most.is_none_or(|(most, _)| rows > most) {
                 most = Some((rows, selects));
             }
@@ -55,6 +59,21 @@ fn calls_of(plan: &Plan, function: &str) -> Option<(f64, bool)> {
         }
     }
     most
+}
+
+/// How many columns of a function's row are taken by a call each.
+fn columns_of(plan: &Plan, function: &str) -> usize {
+    let call = format!("{function}(");
+    let outputs = plan.root.all().into_iter();
+    let outputs = outputs.filter_map(|(_, node)| node.conditions.get("Output"));
+    let taken = outputs.map(|output| {
+        let calls = output.match_indices(&call);
+        // `(f(a)).b`
+        calls
+            .filter(|(at, _)| output[..*at].ends_with(['(', '.']) && output[*at..].contains("))."))
+            .count()
+    });
+    taken.max().unwrap_or(0)
 }
 
 fn functions(evidence: &Evidence) -> Option<Observation> {
@@ -93,6 +112,16 @@ fn functions(evidence: &Evidence) -> Option<Observation> {
             )
         }));
         let mut steps = Vec::new();
+        let columns = columns_of(plan, function);
+        if columns > 1 {
+            steps.push((
+                StepKind::Advice,
+                format!(
+                    "call {function} once for each row, in FROM: … CROSS JOIN LATERAL {function}(…) f, and f.* in the list; ({function}(…)).* \
+                     calls it once for each of its {columns} columns"
+                ),
+            ));
+        }
         if let Some(signature) = plan.volatile.get(function) {
             steps.push((StepKind::Sql, stable(function, signature)));
         }

@@ -3,7 +3,7 @@
 
 use pgassay_model::observed::growth::Grown;
 
-use super::hits::{Hit, Part, joined, with_plans};
+use super::hits::{Hit, Part, joined, weighty, with_plans};
 use super::waits::{WAL_FLUSH, is_of};
 use super::writes::written;
 use super::{Detector, run, tenths};
@@ -15,6 +15,7 @@ pub(super) const DETECTORS: &[Detector] = &[
     run("rows-locked-unchanged", locked),
     run("rows-written-unchanged", unchanged),
     run("rewritten-by-rules", rules),
+    run("truncate-often", truncates),
 ];
 
 fn changes(grown: &Grown) -> f64 {
@@ -243,6 +244,31 @@ fn rules(evidence: &Evidence) -> Option<Observation> {
         })
     });
     joined(&run, hits)
+}
+
+/// Tables that are emptied again and again by TRUNCATE.
+fn truncates(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let emptied = weighty(&run).filter(|statement| {
+        let verb = statement.text.split_whitespace().next();
+        verb.is_some_and(|verb| verb.eq_ignore_ascii_case("TRUNCATE"))
+    });
+    let hits = emptied.map(|statement| Hit {
+        statement,
+        part: Part::of_all(1.0),
+        left: None,
+        saw: "Tables are emptied by TRUNCATE all the time: each makes and removes the files of the table, its indexes and its TOAST table."
+            .to_owned(),
+        confidence: Confidence::High,
+        evidence: Vec::new(),
+        steps: vec![(
+            StepKind::Advice,
+            "DELETE FROM them, if they are small (a few thousand rows), or roll the transaction back that filled them; TRUNCATE for large \
+             ones"
+                .to_owned(),
+        )],
+    });
+    joined(&run, hits.collect())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use pgassay_text::number::counted;
 
 use super::hits::{Part, weighty};
 use super::others::Named;
-use super::tenths;
+use super::{counts, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Finding, Observation, Severity, StepKind};
 use crate::observed::statements::StatementTime;
@@ -200,10 +200,11 @@ impl At<'_> {
             tenths(first.part),
             first.described()
         );
-        let severity = if wastes {
-            Severity::Medium
-        } else {
-            Severity::Low
+        // Within a function there may be anything.
+        let opaque = calls(first.node, self.plan).is_some();
+        let severity = match wastes && !opaque {
+            true => Severity::Medium,
+            false => Severity::Low,
         };
         let mut seen = self.about(first.part, saw).severity(severity);
         if through >= TOO_MANY * given {
@@ -305,7 +306,8 @@ impl At<'_> {
                  constraint added after they are loaded"
             }
             None => {
-                "what its function does for each row: once for a statement (FOR EACH STATEMENT with REFERENCING), or not at all"
+                "have it fire only where it is needed: UPDATE OF the columns that it works on, WHEN (OLD.column IS DISTINCT FROM \
+                 NEW.column); or its work done once for a statement (FOR EACH STATEMENT with REFERENCING)"
             }
         };
         Some(Named {
@@ -371,6 +373,19 @@ fn steps(busy: &Busy, plan: &Plan) -> Vec<(StepKind, String)> {
             "have an index find the rows that {by} leaves: one on what it compares, in a form that compares columns as they are"
         ));
     }
+    if let Some(name) = calls(node, plan) {
+        return advice(format!(
+            "the time lies in the function {name}: what it does within, and how often it is called; its statements show with \
+             pg_stat_statements.track = all or auto_explain.log_nested_statements"
+        ));
+    }
+    if node.kind == "Foreign Scan" && busy.work.removed >= 10.0 * busy.given().max(1.0) {
+        let by = condition(node).unwrap_or("its condition");
+        return advice(format!(
+            "{by} is not sent to the foreign server, which gives all rows: make what it compares with a value before, as functions that are \
+             not IMMUTABLE (now()) and operators of other extensions are not sent: column >= (SELECT now() - interval '1 hour'), or a parameter"
+        ));
+    }
     if busy.reads_many_blocks() {
         return advice(format!(
             "{:.0} blocks for {:.0} rows: an index whose leading columns bound the scan, in the order of the conditions; VACUUM or \
@@ -386,9 +401,11 @@ fn steps(busy: &Busy, plan: &Plan) -> Vec<(StepKind, String)> {
                 .get(1)
                 .is_some_and(|inner| std::ptr::eq(inner, node))
     });
-    if busy.work.loops >= OFTEN && node.relationship.as_deref() == Some("SubPlan") {
+    if busy.work.loops >= OFTEN && within_subplan(&plan.root, node) {
         return advice(
-            "write the subquery as a join, or as an aggregate that is joined: it is executed for each row".to_owned(),
+            "write the subquery, which is executed for each row, as a join, or as an aggregate that is joined; where it goes over the rows \
+             before or after the current one, as a window function: sum(…) OVER (ORDER BY …)"
+                .to_owned(),
         );
     }
     if busy.work.loops >= OFTEN {
@@ -425,13 +442,32 @@ fn steps(busy: &Busy, plan: &Plan) -> Vec<(StepKind, String)> {
             "fewer rows or columns written, fewer indexes on {table}; see whether its updates are HOT"
         ),
         _ if plan.functions.is_empty() => format!(
-            "{table} gives {:.0} rows each time, all of which are used further up: a condition or LIMIT that reaches it, or the \
-             result kept in a summary table",
-            busy.given()
+            "{:.0} rows of {table} go up each time, and the statement gives {:.0}: a condition that reaches it, an index in the order that a \
+             LIMIT asks for, or the result kept in a summary table",
+            busy.given(),
+            plan.root.actual_rows.unwrap_or(0.0)
         ),
         _ => "the functions that it calls for each row: see whether they are needed for so many".to_owned(),
     };
     advice(text)
+}
+
+/// A function in an interpreted language that a node calls.
+fn calls<'p>(node: &Node, plan: &'p Plan) -> Option<&'p str> {
+    let mut names = plan.functions.keys();
+    let name = names.find(|name| {
+        let call = format!("{name}(");
+        node.conditions.values().any(|text| text.contains(&call))
+            || node.function.as_ref() == Some(name)
+    });
+    name.map(String::as_str)
+}
+
+/// Whether a node is a part of a subquery that expressions call.
+fn within_subplan(root: &Node, node: &Node) -> bool {
+    let path = counts::path(root, node).unwrap_or_default();
+    path.iter()
+        .any(|above| above.relationship.as_deref() == Some("SubPlan"))
 }
 
 #[cfg(test)]

@@ -93,6 +93,18 @@ fn dear_plans(run: &RunEvidence, dear: &[&str], planning: f64, seen: Observation
 /// for the values at hand to be cheaper than one for all (choose_custom_plan, plancache.c).
 fn planned_anew(run: &RunEvidence, seen: Observation) -> Observation {
     let mode = run.setting("plan_cache_mode");
+    if mode == Some("force_custom_plan") {
+        return seen
+            .means(
+                "The load prepares its statements, which spares parsing them. They are planned for each execution all the same, since \
+                 plan_cache_mode = force_custom_plan forbids plans that are kept.",
+            )
+            .seen("plan_cache_mode = force_custom_plan")
+            .sql("ALTER SYSTEM RESET plan_cache_mode; SELECT pg_reload_conf();")
+            .advice(
+                "where one statement needs plans for its values, set it for that one: SET LOCAL, ALTER ROLE, or in the function that sends it",
+            );
+    }
     seen.severity(Severity::Low)
         .means(
             "The load prepares its statements, which spares parsing them. They are planned for each execution all \

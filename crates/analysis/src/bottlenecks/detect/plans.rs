@@ -152,10 +152,13 @@ fn scan<'a>(
         )),
         (Served::Nothing, _) => steps.push((
             StepKind::Advice,
-            format!(
-                "no index serves {filter}: write it as a comparison of a column with a value, or NOT EXISTS in the \
-                 place of NOT IN"
-            ),
+            match form {
+                Some(form) => form.instead.to_owned(),
+                None => format!(
+                    "no index serves {filter}: write it as a comparison of a column with a value, or NOT EXISTS in the \
+                     place of NOT IN"
+                ),
+            },
         )),
     }
     Some(Hit {
@@ -336,8 +339,14 @@ pub(super) fn remedy(
             Some(index) if !index.valid => (
                 StepKind::Sql,
                 format!(
-                    "REINDEX INDEX CONCURRENTLY {};   -- from 12 on: it is invalid, so no query uses it",
-                    index.name
+                    "REINDEX INDEX CONCURRENTLY {};   -- from 12 on: it is invalid, so no query uses it{}",
+                    index.name,
+                    match index.constraint {
+                        true => {
+                            "; it is unique: remove duplicates first (SELECT … GROUP BY … HAVING count(*) > 1)"
+                        }
+                        false => "",
+                    }
                 ),
             ),
             Some(index) if index.partial => (
@@ -425,7 +434,8 @@ fn unpruned(evidence: &Evidence) -> Option<Observation> {
         let key = facts.partition_key.join(", ");
         Some(Hit {
             statement,
-            part: Part::of_work(evidence, statement, plan.part(append)),
+            // Planning and locks are for all of them, too.
+            part: Part::of_all(plan.part(append)),
             left: Left::new(
                 1.0 / f64::from(visited),
                 format!("one of {visited} partitions would do"),

@@ -19,6 +19,56 @@ fn bare(alias: &str) -> &str {
     alias.trim_matches('"')
 }
 
+/// Outer joins that are carried out though nothing of them is used.
+pub(super) fn unneeded(at: &At) -> Option<Shown> {
+    if at.parent.is_some() {
+        return None;
+    }
+    let all = at.node.all();
+    let joins: Vec<&Node> = all.iter().map(|(_, n)| *n).filter(|n| n.unused).collect();
+    // What the join costs beyond the side that stays.
+    let own = |join: &Node| {
+        let stays = if join.join.as_deref() == Some("Right") {
+            1
+        } else {
+            0
+        };
+        let stays = join.nodes.get(stays).map_or(0.0, |side| at.cost(side));
+        (at.cost(join) - stays).max(0.0)
+    };
+    let cost = joins.iter().map(|join| own(join)).sum();
+    let tables: Vec<&str> = joins
+        .iter()
+        .filter_map(|join| {
+            let side = join.nodes.get(if join.join.as_deref() == Some("Right") {
+                0
+            } else {
+                1
+            })?;
+            side.all()
+                .into_iter()
+                .find_map(|(_, node)| node.relation.as_deref())
+        })
+        .collect();
+    if tables.is_empty() {
+        return None;
+    }
+    let (listed, first) = (tables.join(", "), tables[0]);
+    Some(Shown {
+        cost,
+        left: None,
+        saw: format!(
+            "Nothing of {listed} is used, and the outer joins with them are carried out all the same."
+        ),
+        steps: vec![advice(format!(
+            "declare the key by which they are joined: ALTER TABLE {first} ADD PRIMARY KEY (…), or UNIQUE, and so for the others; then the \
+             planner knows that these joins add no rows, and leaves them out; or leave them out of the statement (ask the table, not the view)"
+        ))],
+        seen: Vec::new(),
+        confidence: Confidence::High,
+    })
+}
+
 /// The relations of which an aggregate counts different values: `t` and `f` of `count(DISTINCT t.id), count(DISTINCT f.id)`.
 fn counted(output: &str) -> Vec<&str> {
     let mut found: Vec<&str> = Vec::new();

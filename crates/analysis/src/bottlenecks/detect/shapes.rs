@@ -3,16 +3,16 @@
 
 use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
 
-use super::bodies::unsaid;
+use super::bodies::{not_inlined, unsaid};
 use super::conditions::{aliases, conjuncts, words};
 use super::ctes::materialized;
 use super::hits::{Hit, Left, Part, joined, with_plans};
 use super::plans::{FEW_ROWS, MINOR, by_index};
-use super::products::{children, looped};
+use super::products::{children, looped, unneeded};
 use super::repeats::{attributes, branches, recursion};
 use super::spilling::more_memory;
 use super::walks::walked;
-use super::whole::{distinct, random, sort, window};
+use super::whole::{distinct, random, sort, union, window};
 use super::{Detector, run};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Confidence, Observation, StepKind};
@@ -51,6 +51,18 @@ const SHAPES: &[Shape] = &[
     Shape {
         entry: "distinct-over-many",
         look: distinct,
+    },
+    Shape {
+        entry: "join-unneeded",
+        look: unneeded,
+    },
+    Shape {
+        entry: "function-not-inlined",
+        look: not_inlined,
+    },
+    Shape {
+        entry: "union-of-many",
+        look: union,
     },
     Shape {
         entry: "window-below-limit",
@@ -113,6 +125,9 @@ const SHAPES: &[Shape] = &[
 /// A detector for each page that shapes have.
 pub(super) const DETECTORS: &[Detector] = &[
     run("distinct-over-many", |e| shape(e, "distinct-over-many")),
+    run("join-unneeded", |e| shape(e, "join-unneeded")),
+    run("function-not-inlined", |e| shape(e, "function-not-inlined")),
+    run("union-of-many", |e| shape(e, "union-of-many")),
     run("window-below-limit", |e| shape(e, "window-below-limit")),
     run("sort-below-limit", |e| shape(e, "sort-below-limit")),
     run("sort-by-random", |e| shape(e, "sort-by-random")),

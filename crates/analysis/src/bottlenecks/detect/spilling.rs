@@ -30,6 +30,8 @@ fn spilling(evidence: &Evidence) -> Option<Observation> {
                 None => "temporary files".to_owned(),
             };
             let memory = statement.plan.as_ref().and_then(|plan| plan.work_mem_bytes);
+            // What spilled did not fit, however little it wrote.
+            let has = memory.unwrap_or(0.0);
             let memory = memory.map(|bytes| format!("work_mem = {}", shown(bytes as u64)));
             let (part, left) = in_files(evidence, statement);
             let stores = statement.plan.as_ref().and_then(only_stores);
@@ -42,7 +44,7 @@ fn spilling(evidence: &Evidence) -> Option<Observation> {
                     "have it give fewer rows; more work_mem spares the file, which costs next to nothing here".to_owned(),
                 ),
                 // In memory rows take about twice what they take in a file.
-                (false, Some(bytes)) => more_memory(&run, 2.0 * bytes),
+                (false, Some(bytes)) => more_memory(&run, (2.0 * bytes).max(4.0 * has)),
                 (false, None) => (
                     StepKind::Advice,
                     "raise work_mem for this statement".to_owned(),

@@ -121,6 +121,53 @@ pub(super) fn distinct(at: &At) -> Option<Shown> {
     })
 }
 
+/// Whether a statement's text takes duplicates away by UNION.
+fn unites(text: &str) -> bool {
+    let mut words = text.split_whitespace().peekable();
+    while let Some(word) = words.next() {
+        let all = words
+            .peek()
+            .is_some_and(|next| next.eq_ignore_ascii_case("ALL"));
+        if word.eq_ignore_ascii_case("UNION") && !all {
+            return true;
+        }
+    }
+    false
+}
+
+/// UNION of many rows, of which few come out: all are read and held against each other first.
+pub(super) fn union(at: &At) -> Option<Shown> {
+    let node = at.node;
+    let below = source(node.nodes.first()?);
+    let appends = matches!(below.kind.as_str(), "Append" | "Merge Append");
+    let distinct = matches!(node.kind.as_str(), "Unique" | "Aggregate");
+    let entering = below.actual_rows.unwrap_or(below.rows);
+    let left = node.actual_rows.unwrap_or(node.rows);
+    if !appends || !distinct || !unites(&at.statement.text) || entering < FEW_ROWS {
+        return None;
+    }
+    // Where it takes many away they are duplicates indeed.
+    if left < 0.9 * entering {
+        return None;
+    }
+    Some(Shown {
+        cost: at.plan.root.cost,
+        left: None,
+        saw: format!(
+            "UNION holds {entering:.0} rows against each other, to find duplicates: {left:.0} are left."
+        ),
+        steps: vec![advice(
+            "UNION ALL, if no row can be in both (or need not be left out): then nothing is sorted or hashed, and a LIMIT, an ORDER BY \
+             or a condition reaches the tables' indexes",
+        )],
+        seen: Vec::new(),
+        confidence: match node.actual_rows {
+            Some(_) => Confidence::High,
+            None => Confidence::Medium,
+        },
+    })
+}
+
 /// The first thing that a sort below sorts by.
 fn source_sort(node: &Node) -> Option<&String> {
     let below = node.all().into_iter().map(|(_, n)| n);
@@ -236,9 +283,17 @@ pub(super) fn sort(at: &At) -> Option<Shown> {
         columns.push(format!("{}{}", quote_ident(name), &key[expression.len()..]));
     }
     let served = is_served(facts, &names.iter().map(String::as_str).collect::<Vec<_>>());
-    if served {
+    // An index that begins with them may have another order.
+    if served && !below.sort_key.iter().any(|key| key.contains(" NULLS ")) {
         return None;
     }
+    let seen = served.then(|| {
+        format!(
+            "an index on these columns is there in another order: {} is not what it gives, forwards or backwards, since NULLs stand \
+             at the other end",
+            below.sort_key.join(", ")
+        )
+    });
     Some(Shown {
         cost: at.cost(node),
         left: by_index(scan.rows, node.rows),
@@ -248,14 +303,22 @@ pub(super) fn sort(at: &At) -> Option<Shown> {
             below.sort_key.join(", "),
             node.rows
         ),
-        steps: vec![(
+        steps: [(
             StepKind::Sql,
             format!(
                 "CREATE INDEX CONCURRENTLY ON {table} ({});",
                 columns.join(", ")
             ),
-        )],
-        seen: Vec::new(),
+        )]
+        .into_iter()
+        .chain(served.then(|| {
+            advice(
+                "or ORDER BY without NULLS LAST or FIRST, and WHERE … IS NOT NULL where the column may be null: the index that is there \
+                 serves it",
+            )
+        }))
+        .collect(),
+        seen: seen.into_iter().collect(),
         confidence: Confidence::Medium,
     })
 }

@@ -194,6 +194,13 @@ fn inner_scans(evidence: &Evidence) -> Option<Observation> {
     if weighty.is_empty() || weighty.iter().any(|s| s.plan.is_none()) {
         return None;
     }
+    // What a foreign server reads may be tables of this one.
+    let plans = || weighty.iter().filter_map(|s| s.plan.as_ref());
+    let told = plans().any(|plan| !plan.set_clauses.is_empty());
+    let mut nodes = plans().flat_map(|plan| plan.root.all());
+    if told || nodes.any(|(_, node)| node.kind == "Foreign Scan") {
+        return None;
+    }
     let planned: BTreeSet<&str> = weighty
         .iter()
         .filter_map(|s| s.plan.as_ref())
