@@ -64,7 +64,7 @@ impl Sessions {
     /// Where they can't be had.
     fn resize(&mut self, load: usize, company: Company) -> anyhow::Result<i64> {
         raise_descriptor_limit(load + company.sessions() as usize)?;
-        let mut parted = false;
+        let mut parted = Vec::new();
         for (sessions, count) in [
             (&mut self.load, load),
             (&mut self.idle, company.idle as usize),
@@ -74,11 +74,11 @@ impl Sessions {
             ),
             (&mut self.committing, company.committing as usize),
         ] {
-            parted |= sessions.len() > count;
-            sessions.truncate(count);
+            let kept = count.min(sessions.len());
+            parted.extend(sessions.drain(kept..).map(|session| session.backend_pid()));
         }
-        if parted {
-            self.see_them_gone()?;
+        if !parted.is_empty() {
+            self.see_them_gone(&parted)?;
         }
         for (sessions, count, first) in [
             (&mut self.load, load, None),
@@ -114,25 +114,17 @@ impl Sessions {
         Ok(handle)
     }
 
-    /// Waits until the server has no sessions of ours that have ended.
-    fn see_them_gone(&mut self) -> anyhow::Result<()> {
-        let all = [
-            &self.load,
-            &self.idle,
-            &self.idle_in_transaction,
-            &self.committing,
-        ];
-        // The keeper, and the control session, are sessions too.
-        let kept = all.iter().map(|sessions| sessions.len()).sum::<usize>() + 2;
+    /// Waits until the server has none of the sessions left that have ended.
+    fn see_them_gone(&mut self, parted: &[i32]) -> anyhow::Result<()> {
+        let left = inserver::sessions_left(parted);
         let patient_until = Instant::now() + PARTING;
-        loop {
-            let left = self.keeper.value(inserver::SESSIONS_LEFT)?;
-            let left = left.and_then(|left| left.parse::<usize>().ok());
-            if left.is_some_and(|left| left <= kept) || Instant::now() > patient_until {
-                return Ok(());
+        while self.keeper.value(&left)?.is_some_and(|left| left != "0") {
+            if Instant::now() > patient_until {
+                break;
             }
             std::thread::sleep(Duration::from_millis(5));
         }
+        Ok(())
     }
 
     /// Gives the shared memory back, and checks that nothing in it is held.

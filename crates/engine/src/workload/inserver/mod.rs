@@ -278,9 +278,14 @@ pub fn commits(row: &ResultSet) -> anyhow::Result<u64> {
 /// What makes a session idle in a transaction that has a number.
 pub const BE_IN_TRANSACTION: &str = "BEGIN; SELECT pg_current_xact_id()";
 
-/// Client sessions that the server still has.
-pub const SESSIONS_LEFT: &str =
-    "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'";
+/// How many of these processes the server still has. Those of others, a launcher's among them, are no matter.
+pub fn sessions_left(pids: &[i32]) -> String {
+    let pids: Vec<String> = pids.iter().map(i32::to_string).collect();
+    format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE pid = ANY ('{{{}}}')",
+        pids.join(",")
+    )
+}
 
 fn number(row: &ResultSet, column: &str) -> anyhow::Result<u64> {
     maybe(row, column)?.with_context(|| format!("a call returned no {column}"))
@@ -309,6 +314,14 @@ pub fn settings() -> [(&'static str, &'static str); 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_sessions_that_ended_are_waited_for() {
+        assert_eq!(
+            sessions_left(&[7, 12]),
+            "SELECT count(*) FROM pg_stat_activity WHERE pid = ANY ('{7,12}')"
+        );
+    }
 
     #[test]
     fn a_library_that_may_not_be_executed_is_put_elsewhere() {
