@@ -63,8 +63,8 @@ pub(super) struct Draws<'a> {
 const DRAWS: usize = 3;
 /// Statements that are.
 const STATEMENTS: usize = 2000;
-/// Bytes of a statement that a server keeps at least (the least `track_activity_query_size`, with its end).
-const LEAST_KEPT: usize = 99;
+/// Characters without literals by which statements are the same, where the server keeps their beginning only.
+const ALIKE: usize = 400;
 /// How long a statement may take, and from when on no further draw of it is executed.
 const LONGEST_MS: u32 = 5000;
 const ENOUGH: Duration = Duration::from_secs(1);
@@ -99,9 +99,9 @@ impl OfLoad {
     /// Draws of a statement, if it is one of the load's, of which the server may have kept the beginning only.
     pub fn of(&self, id: &str, example: Option<&Example>) -> Option<Draws<'_>> {
         let begins = |sent: &&Vec<Sent>| {
-            let length = example.map_or(0, |example| example.sql.len());
-            let begin = sent.first().and_then(|sent| sent.sql.get(..length));
-            begin.is_some_and(|begin| length >= LEAST_KEPT && normalise(begin).id == id)
+            let text = example.map_or("", |example| example.normalised.text.as_str());
+            let whole = sent.first().map(|sent| normalise(&sent.sql).text);
+            whole.is_some_and(|whole| begin_alike(text, &whole))
         };
         let sent = self
             .by_id
@@ -112,6 +112,16 @@ impl OfLoad {
             conninfo: self.conninfo.as_ref()?,
         })
     }
+}
+
+/// Whether two statements without literals are the same as far as the server keeps long ones.
+fn begin_alike(one: &str, other: &str) -> bool {
+    let begin = |text: &str| {
+        text.char_indices()
+            .nth(ALIKE)
+            .map(|(end, _)| text[..end].to_owned())
+    };
+    begin(one).is_some_and(|begins| begin(other) == Some(begins))
 }
 
 /// An execution: which draw, what EXPLAIN said, and the session in which it was.
@@ -328,6 +338,22 @@ mod tests {
             values: values.iter().map(|v| v.map(str::to_owned)).collect(),
             prepared: true,
         }
+    }
+
+    #[test]
+    fn a_long_statement_is_known_by_its_beginning() {
+        let pairs = |n: usize| {
+            format!(
+                "SELECT a FROM t WHERE {}",
+                vec!["b = $1 AND c = $2"; n].join(" OR ")
+            )
+        };
+        assert!(begin_alike(&pairs(30), &pairs(90)));
+        assert!(!begin_alike(&pairs(3), &pairs(3)));
+        assert!(!begin_alike(
+            &pairs(30),
+            &pairs(30).replacen("c =", "d =", 1)
+        ));
     }
 
     #[test]

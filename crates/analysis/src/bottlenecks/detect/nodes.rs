@@ -188,7 +188,8 @@ impl At<'_> {
     fn node(&self) -> Option<Named> {
         let all = busy(self.plan)?;
         let first = all.first().filter(|busy| busy.part >= MOST)?;
-        if !first.does_much() {
+        // What a function does is said by what ran within it, or not at all.
+        if !first.does_much() || calls(first.node, self.plan).is_some() {
             return None;
         }
         let given = self.plan.root.actual_rows.unwrap_or(0.0).max(1.0);
@@ -200,9 +201,7 @@ impl At<'_> {
             tenths(first.part),
             first.described()
         );
-        // Within a function there may be anything.
-        let opaque = calls(first.node, self.plan).is_some();
-        let severity = match wastes && !opaque {
+        let severity = match wastes {
             true => Severity::Medium,
             false => Severity::Low,
         };
@@ -371,12 +370,6 @@ fn steps(busy: &Busy, plan: &Plan) -> Vec<(StepKind, String)> {
         let by = condition(node).unwrap_or("its condition");
         return advice(format!(
             "have an index find the rows that {by} leaves: one on what it compares, in a form that compares columns as they are"
-        ));
-    }
-    if let Some(name) = calls(node, plan) {
-        return advice(format!(
-            "the time lies in the function {name}: what it does within, and how often it is called; its statements show with \
-             pg_stat_statements.track = all or auto_explain.log_nested_statements"
         ));
     }
     if node.kind == "Foreign Scan" && busy.work.removed >= 10.0 * busy.given().max(1.0) {
