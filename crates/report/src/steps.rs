@@ -1,7 +1,7 @@
 //! Reports of a search for the commit, and of what each patch of a series brings.
 
 use pgassay_analysis::search::Outcome;
-use pgassay_analysis::search::range::{Cause, Stretch};
+use pgassay_analysis::search::range::{Cause, Interval, Stretch};
 use pgassay_analysis::search::steps::{Measure, Searched, Step, Traced};
 
 use super::Report;
@@ -83,6 +83,31 @@ fn named(search: &Searched, first: usize, last: usize) -> String {
     }
 }
 
+/// How many of the steps change something, how many don't, and of how many that can't be told.
+fn each_in_words<'e>(
+    kind: &str,
+    delta: f64,
+    effects: impl Iterator<Item = &'e Interval>,
+) -> String {
+    let (mut all, mut beyond, mut within) = (0, 0, 0);
+    for effect in effects {
+        all += 1;
+        within += usize::from(effect.within(delta));
+        beyond += usize::from(effect.low >= delta || effect.high <= -delta);
+    }
+    let open = all - beyond - within;
+    let percent = 100.0 * delta;
+    let mut text = format!(
+        "Of {all} {kind}, {beyond} {} {percent} % or more, and {within} {} shown to change less",
+        if beyond == 1 { "changes" } else { "change" },
+        if within == 1 { "is" } else { "are" },
+    );
+    if open > 0 {
+        text += &format!("; of {open} it can't be told");
+    }
+    text + "."
+}
+
 fn headline(traced: &Traced) -> Vec<String> {
     let Some(main) = traced.searches.first() else {
         return Vec::new();
@@ -96,19 +121,11 @@ fn headline(traced: &Traced) -> Vec<String> {
     );
     let within: Vec<&Searched> = traced.searches.iter().skip(1).collect();
     let said = match main.conclusion.outcome {
-        _ if traced.each => {
-            let matter = main
-                .each
-                .iter()
-                .filter(|e| !e.effect.within(main.delta))
-                .count();
-            format!(
-                "{matter} of {} {} are not shown to change less than {} %.",
-                main.steps.len(),
-                traced.kind,
-                100.0 * main.delta
-            )
-        }
+        _ if traced.each => each_in_words(
+            &traced.kind,
+            main.delta,
+            main.each.iter().map(|each| &each.effect),
+        ),
         Outcome::NoDifference => format!(
             "The ends are not shown to differ by what matters ({} %): there is nothing to search for.",
             100.0 * main.delta
@@ -301,4 +318,28 @@ fn how(traced: &Traced) -> Vec<Block> {
         ));
     }
     blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_each_step_brings_is_said_in_a_sentence() {
+        let of = |low: f64, high: f64| Interval {
+            estimate: (low + high) / 2.0,
+            low,
+            high,
+        };
+        let three = [of(0.05, 0.051), of(-0.001, 0.001), of(-0.002, 0.004)];
+        assert_eq!(
+            each_in_words("patches", 0.005, three.iter()),
+            "Of 3 patches, 1 changes 0.5 % or more, and 2 are shown to change less."
+        );
+        let open = [of(-0.05, 0.01), of(-0.02, -0.01)];
+        assert_eq!(
+            each_in_words("commits", 0.005, open.iter()),
+            "Of 2 commits, 1 changes 0.5 % or more, and 0 are shown to change less; of 1 it can't be told."
+        );
+    }
 }
