@@ -44,7 +44,7 @@ finish() {
     end_daemons
     # Mounts that an engine left.
     awk -v p="$place/" 'index($2, p) == 1 {print $2}' /proc/mounts | sort -r | xargs -r umount -l 2>/dev/null || true
-    rm -rf "$place"
+    if ! grep -q " $place/" /proc/mounts; then rm -rf --one-file-system "$place"; fi
 }
 trap finish EXIT
 failed() { echo "test-containers.sh: $*" >&2; exit 1; }

@@ -185,7 +185,7 @@ mod tests {
             ..Options::default()
         };
         let all = sent(&program, &options, 5).into_iter();
-        all.map(|sent| (sent.sql.replace(';', ""), sent.values))
+        all.map(|sent| (sent.sql.replace(';', "").trim().to_owned(), sent.values))
             .collect()
     }
 

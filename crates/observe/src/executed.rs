@@ -1,9 +1,9 @@
 //! Statements of our own load, executed once more: EXPLAIN ANALYZE with values that the load may send, in a
 //! transaction that is rolled back. What each node of the plan really did is counted so, and not expected.
 //!
-//! The load sends the same statement all the time, so that no other work is done than it does. The session is one as the
-//! load's are (role, settings, search path), and of this use alone, so that nothing of it stays. It is executed in a
-//! read-only transaction, unless the server says that it writes. Each has a time limit, and gets no lock for which it would have to wait long.
+//! The load sends the same statement all the time, so that no other work is done than it does; it may take as long as there, up
+//! to a limit. The session is like the load's (role, settings, search path) and used for nothing else. Transactions are read-only
+//! unless the statement writes; what a rollback does not take back (sequences, dead rows, WAL) stays as it does of the load.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use pgassay_text::normalise::normalise;
 use pgassay_text::quote::quote_literal;
 use serde_json::Value;
 
+use super::plans::PLANNED;
 use super::statements::Example;
 
 /// A statement as the load may send it.
@@ -51,12 +52,8 @@ pub(super) struct OfLoad {
     by_id: HashMap<String, Vec<Sent>>,
     /// How its sessions connect.
     conninfo: Option<Conninfo>,
-}
-
-/// Draws of one of them.
-pub(super) struct Draws<'a> {
-    pub sent: &'a [Sent],
-    conninfo: &'a Conninfo,
+    /// How long executing them has taken.
+    spent: Duration,
 }
 
 /// Draws of a statement that are kept.
@@ -65,9 +62,16 @@ const DRAWS: usize = 3;
 const STATEMENTS: usize = 2000;
 /// Characters without literals by which statements are the same, where the server keeps their beginning only.
 const ALIKE: usize = 400;
+/// Bytes of a statement that a server keeps at least (`track_activity_query_size`, with an end).
+const LEAST_KEPT: usize = 99;
+/// Verbs of statements that write.
+const WRITES: &[&str] = &["INSERT", "UPDATE", "DELETE", "MERGE"];
 /// How long a statement may take, and from when on no further draw of it is executed.
 const LONGEST_MS: u32 = 5000;
 const ENOUGH: Duration = Duration::from_secs(1);
+/// From when on nothing more is executed in a run, and statements up to which functions are looked into.
+const SPENT: Duration = Duration::from_secs(20);
+const SHORT_MS: f64 = 1000.0;
 /// How long an answer is waited for at most.
 const ANSWERED: Duration = Duration::from_secs(10);
 /// read_only_sql_transaction (manual, "PostgreSQL Error Codes").
@@ -85,7 +89,8 @@ impl OfLoad {
 
     pub fn add(&mut self, sent: Sent) {
         let normalised = normalise(&sent.sql);
-        if normalised.several || normalised.cut {
+        let planned = PLANNED.iter().any(|verb| begins(&sent.sql, verb));
+        if normalised.several || normalised.cut || !planned {
             return;
         }
         if self.by_id.len() < STATEMENTS || self.by_id.contains_key(&normalised.id) {
@@ -96,22 +101,43 @@ impl OfLoad {
         }
     }
 
-    /// Draws of a statement, if it is one of the load's, of which the server may have kept the beginning only.
-    pub fn of(&self, id: &str, example: Option<&Example>) -> Option<Draws<'_>> {
-        let begins = |sent: &&Vec<Sent>| {
-            let text = example.map_or("", |example| example.normalised.text.as_str());
-            let whole = sent.first().map(|sent| normalise(&sent.sql).text);
-            whole.is_some_and(|whole| begin_alike(text, &whole))
-        };
-        let sent = self
-            .by_id
-            .get(id)
-            .or_else(|| self.by_id.values().find(begins));
-        Some(Draws {
-            sent: sent?,
-            conninfo: self.conninfo.as_ref()?,
-        })
+    /// Draws of a statement, if it is one of the load's; of one of which the server has the beginning only, if no
+    /// other begins so.
+    fn draws(&self, id: &str, example: &Example) -> Option<&[Sent]> {
+        if let Some(known) = self.by_id.get(id) {
+            return Some(known);
+        }
+        let kept = example.sql.len();
+        let mut alike = self.by_id.values().filter(|sent| {
+            let longer = sent
+                .first()
+                .filter(|sent| kept >= LEAST_KEPT && sent.sql.len() > kept);
+            longer.is_some_and(|sent| {
+                begin_alike(&example.normalised.text, &normalise(&sent.sql).text)
+            })
+        });
+        let found = alike.next()?;
+        alike.next().is_none().then_some(found)
     }
+
+    /// Executes a statement, if it is one of the load's and executing others has not taken long.
+    pub fn execute(&mut self, id: &str, example: &Example) -> Option<Result<Executed, String>> {
+        let draws = self.draws(id, example)?;
+        let conninfo = self.conninfo.as_ref()?;
+        if self.spent >= SPENT {
+            return Some(Err("others of the load took long to execute".to_owned()));
+        }
+        let begin = Instant::now();
+        let executed = execute(conninfo, draws);
+        self.spent += begin.elapsed();
+        Some(executed)
+    }
+}
+
+/// Whether a statement begins with a word.
+fn begins(sql: &str, verb: &str) -> bool {
+    let word = sql.trim_start().get(..verb.len());
+    word.is_some_and(|word| word.eq_ignore_ascii_case(verb))
 }
 
 /// Whether two statements without literals are the same as far as the server keeps long ones.
@@ -144,14 +170,17 @@ impl Executed {
 ///
 /// # Errors
 /// Why none was executed to its end.
-pub(super) fn execute(draws: &Draws) -> Result<Executed, String> {
-    let mut session = connect(draws.conninfo).map_err(|error| error.to_string())?;
+fn execute(conninfo: &Conninfo, draws: &[Sent]) -> Result<Executed, String> {
+    let mut session = connect(conninfo).map_err(|error| error.to_string())?;
     session.set_read_timeout(Some(ANSWERED));
     let begin = Instant::now();
     let mut executed = Vec::new();
     let mut why = "no draw of its values".to_owned();
     let mut mode = " READ ONLY";
-    for sent in draws.sent {
+    for sent in draws {
+        if WRITES.iter().any(|verb| begins(&sent.sql, verb)) {
+            mode = "";
+        }
         match once(&mut session, sent, "", &mut mode) {
             Ok(said) => executed.push((sent, said)),
             Err(error) => why = error,
@@ -190,7 +219,11 @@ fn once(
         }
         said => said,
     };
-    let text = said.map_err(|error| error.to_string())?;
+    // The server's words may hold values.
+    let text = said.map_err(|error| match error.sqlstate() {
+        Some(state) => format!("the server refused it (SQLSTATE {state})"),
+        None => error.to_string(),
+    })?;
     let mut explained: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
     let top = explained.get_mut(0).ok_or("EXPLAIN gave nothing")?;
     Ok(top.take())
@@ -247,14 +280,18 @@ pub(super) struct Inner {
     pub root: Option<Value>,
 }
 
-/// Notices that are read of an execution.
+/// Notices that are read of an execution, and those with plans as they ran.
 const NOTICES: usize = 20_000;
+const PLANS: usize = 1000;
 /// Statements within functions that are kept, those with most time.
 const INNER: usize = 3;
 
 /// The statements that ran within functions and triggers of a statement, those with most time first, the first with
 /// its plan. The server tells of them by auto_explain, in this session alone: to load it takes a superuser.
 pub(super) fn inner(executed: &mut Executed) -> Vec<Inner> {
+    if executed.ms() > SHORT_MS {
+        return Vec::new();
+    }
     let Executed {
         sent,
         mode,
@@ -269,9 +306,9 @@ pub(super) fn inner(executed: &mut Executed) -> Vec<Inner> {
     if session.execute("LOAD 'auto_explain'").is_err() {
         return Vec::new();
     }
-    let mut told = |settings: &str| {
+    let mut told = |settings: &str, limit: usize| {
         session.take_notices();
-        session.set_notice_limit(NOTICES);
+        session.set_notice_limit(limit);
         let settings = format!(
             "SET LOCAL auto_explain.log_nested_statements = on; SET LOCAL auto_explain.log_level = notice; \
              SET LOCAL client_min_messages = notice; SET LOCAL log_min_messages = error; \
@@ -285,6 +322,7 @@ pub(super) fn inner(executed: &mut Executed) -> Vec<Inner> {
     let notices = told(
         "SET LOCAL auto_explain.log_min_duration = 0; SET LOCAL auto_explain.log_format = text; \
          SET LOCAL auto_explain.log_analyze = off; SET LOCAL auto_explain.log_verbose = off",
+        NOTICES,
     );
     let mut all: HashMap<String, Inner> = HashMap::new();
     for notice in &notices {
@@ -303,12 +341,14 @@ pub(super) fn inner(executed: &mut Executed) -> Vec<Inner> {
     all.truncate(INNER);
     if let Some(first) = all.first_mut() {
         let id = normalise(&first.text).id;
-        let notices = told(&format!(
-            "SET LOCAL auto_explain.log_min_duration = {}; SET LOCAL auto_explain.log_format = json; \
+        // Of one that takes long those that are no shorter than usual; else any.
+        let usual = (first.ms / f64::from(first.calls.max(1))).floor();
+        let settings = format!(
+            "SET LOCAL auto_explain.log_min_duration = {usual}; SET LOCAL auto_explain.log_format = json; \
              SET LOCAL auto_explain.log_analyze = on; SET LOCAL auto_explain.log_buffers = on; \
-             SET LOCAL auto_explain.log_verbose = on",
-            (first.longest_ms / 2.0).floor()
-        ));
+             SET LOCAL auto_explain.log_verbose = on"
+        );
+        let notices = told(&settings, PLANS);
         let plans = notices
             .iter()
             .filter_map(|notice| explained(&notice.message));
@@ -385,8 +425,29 @@ mod tests {
             all.add(sent(&format!("SELECT a FROM t WHERE b = {value};"), &[]));
         }
         all.add(sent("SELECT 1; DROP TABLE t", &[]));
-        let id = normalise("select a from t where b = 77").id;
-        assert_eq!(all.of(&id, None).unwrap().sent.len(), DRAWS);
+        all.add(sent("END", &[]));
+        all.add(sent("TRUNCATE t", &[]));
+        let example = |sql: &str| Example {
+            sql: sql.to_owned(),
+            normalised: normalise(sql),
+            database: None,
+            role: None,
+        };
+        let seen = example("select a from t where b = 77");
+        assert_eq!(all.draws(&seen.normalised.id, &seen).unwrap().len(), DRAWS);
         assert_eq!(all.by_id.len(), 1);
+
+        let pairs = |n: usize| {
+            format!(
+                "SELECT a FROM t WHERE {}",
+                vec!["b = 1 AND c = 2"; n].join(" OR ")
+            )
+        };
+        all.add(sent(&pairs(90), &[]));
+        let kept = example(&pairs(90)[..1023]);
+        assert!(all.draws("of the beginning", &kept).is_some());
+        assert!(all.draws("a whole one", &example(&pairs(91))).is_none());
+        all.add(sent(&(pairs(90) + " ORDER BY a"), &[]));
+        assert!(all.draws("two begin so", &kept).is_none());
     }
 }

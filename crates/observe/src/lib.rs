@@ -8,6 +8,7 @@ pub mod cache;
 pub mod cgroup;
 mod cpu;
 mod executed;
+mod explained;
 pub mod follow;
 pub mod glance;
 mod growth;

@@ -13,46 +13,25 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pgassay_model::observed::plans::{
     DEFAULT_ROWS, Execution, InnerStatement, LeakyFacts, LoopFacts, Node, Plan, RelationFacts,
-    SetClause, TriggerRun, Work,
+    SetClause, TriggerRun,
 };
 use pgassay_pgwire::{QueryError, Session};
 use serde_json::Value;
 
 use super::executed::{Executed, Inner, inner};
+use super::explained::{OUTPUT, clean, drop_outputs, is_generic, mark_unused, node};
 use super::logged::Longest;
 use super::loops::loops;
 use super::statements::Example;
 use super::what_if;
-use pgassay_text::normalise::normalise;
-use pgassay_text::quote::{quote_ident, quote_literal};
+use pgassay_text::quote::quote_literal;
 
+/// Nodes of which what a select list shows is kept.
+const SHOWING: &[&str] = &["Aggregate", "WindowAgg"];
 /// Statements that have a plan.
-const PLANNED: &[&str] = &[
+pub(super) const PLANNED: &[&str] = &[
     "SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "WITH", "VALUES", "TABLE",
 ];
-/// Keys of a node in EXPLAIN's JSON that hold an expression.
-const CONDITIONS: &[&str] = &[
-    "Filter",
-    "Index Cond",
-    "Recheck Cond",
-    "Join Filter",
-    "Hash Cond",
-    "Merge Cond",
-    "TID Cond",
-    "Order By",
-    "Output",
-    "Conflict Filter",
-    // From 18 on.
-    "Window",
-];
-/// What a select list shows; kept only where it calls procedural functions, and of these nodes.
-const OUTPUT: &str = "Output";
-const SHOWING: &[&str] = &["Aggregate", "WindowAgg"];
-/// Bytes of an expression that are looked at.
-const MOST_EXPRESSION: usize = 2000;
-/// Nodes below each other that are kept.
-const DEEPEST: usize = 60;
-
 /// The plan of a statement, or why there is none. `executed` is what came of executing it, where a load of ours sends
 /// it.
 pub fn ask(
@@ -86,7 +65,8 @@ pub fn ask(
     if of.several {
         return Err("it was sent together with others in one text".to_owned());
     }
-    if of.parameters > 0 && version < 120_000 {
+    let is_executed = executed.as_ref().is_some_and(Result::is_ok);
+    if of.parameters > 0 && version < 120_000 && !is_executed {
         return Err("it has parameters, and generic plans came with PostgreSQL 12".to_owned());
     }
     let (mut executed, not_executed) = match executed {
@@ -131,7 +111,7 @@ fn add_inner(plan: &mut Plan, executed: &mut Executed) {
         calls: inner.calls,
         ms: inner.ms,
         root: inner.root.map(|root| {
-            let mut root = node(&root, 0);
+            let mut root = node(&root);
             drop_outputs(&mut root, &|_| false);
             root
         }),
@@ -169,19 +149,19 @@ impl Asked<'_> {
         *prepared = true;
         let top = self.explained(session)?;
         let mut plan = Plan {
-            root: node(&top["Plan"], 0),
+            root: node(&top["Plan"]),
             planning_ms: top["Planning Time"].as_f64(),
             ..Plan::default()
         };
         if let Some(executed) = self.executed {
-            plan.root = node(&executed.said["Plan"], 0);
+            plan.root = node(&executed.said["Plan"]);
             plan.executed = Some(ran(executed));
         }
         plan.alternatives = what_if::alternatives(session, &settings, &plan.root, |session| {
             // The server keeps a generic plan, whatever settings become.
             session.execute("DEALLOCATE pgassay_plan").map_err(said)?;
             self.prepare(session)?;
-            let mut root = node(&self.explained(session)?["Plan"], 0);
+            let mut root = node(&self.explained(session)?["Plan"]);
             drop_outputs(&mut root, &|_| false);
             Ok(root)
         });
@@ -229,18 +209,6 @@ impl Asked<'_> {
     }
 }
 
-/// Whether a plan was made without the values: its conditions name parameters.
-fn is_generic(plan: &Value) -> bool {
-    match plan {
-        Value::String(text) => text
-            .match_indices('$')
-            .any(|(at, _)| text[at + 1..].starts_with(|c: char| c.is_ascii_digit())),
-        Value::Array(all) => all.iter().any(is_generic),
-        Value::Object(keys) => keys.values().any(is_generic),
-        _ => false,
-    }
-}
-
 /// What an execution tells beside its nodes.
 fn ran(executed: &Executed) -> Execution {
     let triggers = executed.said["Triggers"].as_array().into_iter().flatten();
@@ -265,7 +233,7 @@ fn ran(executed: &Executed) -> Execution {
 pub fn logged(session: &mut Session, of: &Longest) -> Plan {
     let database = of.database.as_str();
     let mut plan = Plan {
-        root: node(&of.plan.root, 0),
+        root: node(&of.plan.root),
         logged: true,
         ..Plan::default()
     };
@@ -340,107 +308,6 @@ fn allowed(session: &mut Session, example: &Example) -> Result<(), String> {
         );
     }
     Ok(())
-}
-
-fn node(value: &Value, depth: usize) -> Node {
-    let text = |key: &str| value[key].as_str().map(str::to_owned);
-    let figure = |key: &str| value[key].as_f64().unwrap_or(0.0);
-    let words = |key: &str| -> Vec<String> {
-        let list = value[key].as_array().into_iter().flatten();
-        list.filter_map(Value::as_str).map(clean).collect()
-    };
-    let condition = |key: &&str| {
-        let condition = match &value[*key] {
-            Value::String(text) => clean(text),
-            Value::Array(_) => words(key).join(", "),
-            _ => return None,
-        };
-        Some(((*key).to_owned(), condition))
-    };
-    let children = value["Plans"].as_array().into_iter().flatten();
-    Node {
-        kind: text("Node Type").unwrap_or_default(),
-        operation: text("Operation"),
-        relation: text("Relation Name").map(|name| match value["Schema"].as_str() {
-            Some(schema) => format!("{}.{}", quote_ident(schema), quote_ident(&name)),
-            None => quote_ident(&name),
-        }),
-        alias: text("Alias"),
-        index: text("Index Name"),
-        conditions: CONDITIONS.iter().filter_map(condition).collect(),
-        sort_key: words("Sort Key"),
-        group_key: words("Group Key"),
-        relationship: text("Parent Relationship"),
-        subplan: text("Subplan Name").filter(|name| name.starts_with("SubPlan")),
-        join: text("Join Type"),
-        cte: text("CTE Name"),
-        computes: text("Subplan Name")
-            .and_then(|name| name.strip_prefix("CTE ").map(str::to_owned)),
-        function: text("Function Name"),
-        conflict: text("Conflict Resolution"),
-        unused: false,
-        subplans_removed: value["Subplans Removed"].as_f64(),
-        rows: figure("Plan Rows"),
-        actual_rows: value["Actual Rows"]
-            .as_f64()
-            .filter(|_| value["Actual Loops"] != 0),
-        work: work(value),
-        width: figure("Plan Width"),
-        cost: figure("Total Cost"),
-        nodes: match depth {
-            DEEPEST.. => Vec::new(),
-            _ => children.map(|child| node(child, depth + 1)).collect(),
-        },
-    }
-}
-
-/// What a node that ran did, where it was looked at.
-fn work(value: &Value) -> Option<Work> {
-    let figure = |key: &str| value[key].as_f64().unwrap_or(0.0);
-    let loops = value["Actual Loops"]
-        .as_f64()
-        .filter(|loops| *loops > 0.0)?;
-    let below = || value["Plans"].as_array().into_iter().flatten();
-    let total = |of: &Value| {
-        let each = of["Actual Total Time"].as_f64().unwrap_or(0.0);
-        each * of["Actual Loops"].as_f64().unwrap_or(0.0)
-    };
-    // What a common table expression takes lies within the time of who scans it.
-    let lies_here = |child: &&Value| {
-        let name = child["Subplan Name"].as_str();
-        !name.is_some_and(|name| name.starts_with("CTE "))
-    };
-    let inputs: f64 = below().filter(lies_here).map(total).sum();
-    let blocks = |of: &Value| {
-        const COUNTED: &[&str] = &[
-            "Shared Hit Blocks",
-            "Shared Read Blocks",
-            "Local Hit Blocks",
-            "Local Read Blocks",
-        ];
-        COUNTED
-            .iter()
-            .filter_map(|key| of[*key].as_f64())
-            .sum::<f64>()
-    };
-    let temporary = |of: &Value| of["Temp Written Blocks"].as_f64().unwrap_or(0.0);
-    let own = |of: &dyn Fn(&Value) -> f64| (of(value) - below().map(of).sum::<f64>()).max(0.0);
-    Some(Work {
-        loops,
-        removed: figure("Rows Removed by Filter")
-            + figure("Rows Removed by Join Filter")
-            + figure("Rows Removed by Index Recheck"),
-        ms: (total(value) - inputs).max(0.0),
-        blocks: own(&blocks),
-        temporary_blocks: own(&temporary),
-    })
-}
-
-/// An expression without literals.
-fn clean(expression: &str) -> String {
-    let end = expression.len().min(MOST_EXPRESSION);
-    let end = (0..=end).rev().find(|at| expression.is_char_boundary(*at));
-    normalise(&expression[..end.unwrap_or(0)]).text
 }
 
 fn relations(session: &mut Session, plan: &Plan) -> Option<BTreeMap<String, RelationFacts>> {
@@ -579,7 +446,10 @@ fn functions(session: &mut Session, plan: &mut Plan) {
          CASE WHEN p.provolatile = 'v' THEN p.oid::pg_catalog.regprocedure::text END, \
          CASE WHEN p.proretset AND p.prorows = {DEFAULT_ROWS} THEN p.oid::pg_catalog.regprocedure::text END, \
          CASE WHEN l.lanname = 'plpgsql' THEN p.prosrc END, \
-         CASE WHEN l.lanname = 'sql' AND p.proconfig IS NOT NULL THEN p.oid::pg_catalog.regprocedure::text END, \
+         CASE WHEN l.lanname = 'sql' AND p.proconfig IS NOT NULL AND p.proretset AND p.provolatile <> 'v' \
+           AND NOT p.proisstrict AND NOT p.prosecdef \
+           AND (SELECT count(*) FROM pg_catalog.pg_proc q WHERE q.proname = p.proname) = 1 \
+           THEN p.oid::pg_catalog.regprocedure::text END, \
          CASE WHEN l.lanname = 'sql' THEN (SELECT pg_catalog.string_agg(pg_catalog.split_part(c, '=', 1), ' ') \
            FROM pg_catalog.unnest(p.proconfig) c) END \
          FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid = p.prolang \
@@ -678,39 +548,6 @@ fn operators(expression: &str) -> impl Iterator<Item = &str> {
     expression.split(' ').filter(of)
 }
 
-/// The side of an outer join that may be filled with NULLs.
-fn nullable(node: &Node) -> Option<&Node> {
-    match node.join.as_deref()? {
-        "Left" => node.nodes.get(1),
-        "Right" => node.nodes.first(),
-        _ => None,
-    }
-}
-
-/// Marks outer joins whose nullable side shows nothing in what they hand on.
-fn mark_unused(root: &mut Node) {
-    let mut left = vec![root];
-    while let Some(node) = left.pop() {
-        node.unused = nullable(node).is_some_and(|side| {
-            let output = node.conditions.get(OUTPUT).map_or("", String::as_str);
-            let below = side.all();
-            let mut aliases = below.iter().filter_map(|(_, node)| node.alias.as_deref());
-            let whole = !output.is_empty() && output.len() < MOST_EXPRESSION;
-            whole && !aliases.any(|alias| names(output, alias))
-        });
-        left.extend(node.nodes.iter_mut());
-    }
-}
-
-/// Whether an expression names a column of an alias.
-fn names(expression: &str, alias: &str) -> bool {
-    let column = format!("{}.", quote_ident(alias));
-    expression.match_indices(&column).any(|(at, _)| {
-        let before = expression[..at].chars().next_back();
-        !before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '"')
-    })
-}
-
 /// Drops select lists that call nothing of interest: they are long, and are the statement's text
 /// again.
 fn keep_what_tells(plan: &mut Plan) {
@@ -721,16 +558,6 @@ fn keep_what_tells(plan: &mut Plan) {
         SHOWING.contains(&node.kind.as_str()) || node.conditions.get(OUTPUT).is_some_and(calls)
     };
     drop_outputs(&mut plan.root, &tells);
-}
-
-fn drop_outputs(root: &mut Node, tells: &dyn Fn(&Node) -> bool) {
-    let mut left = vec![root];
-    while let Some(node) = left.pop() {
-        if !tells(node) {
-            node.conditions.remove(OUTPUT);
-        }
-        left.extend(node.nodes.iter_mut());
-    }
 }
 
 #[cfg(test)]
@@ -744,32 +571,9 @@ mod tests {
     }
 
     #[test]
-    fn a_join_of_which_nothing_is_used_is_marked() {
-        let text = r#"{"Node Type": "Hash Join", "Join Type": "Left", "Output": ["i.name", "u.label"], "Plans": [
-            {"Node Type": "Hash Join", "Join Type": "Left", "Output": ["i.name", "i.u"], "Plans": [
-              {"Node Type": "Seq Scan", "Alias": "i"},
-              {"Node Type": "Hash", "Plans": [{"Node Type": "Seq Scan", "Alias": "k"}]}]},
-            {"Node Type": "Hash", "Plans": [{"Node Type": "Seq Scan", "Alias": "u"}]}]}"#;
-        let mut root = node(&serde_json::from_str(text).unwrap(), 0);
-        mark_unused(&mut root);
-        assert!(!root.unused && root.nodes[0].unused);
-        assert!(!names("xi.a", "i") && names("(i.a + 1)", "i"));
-    }
-
-    #[test]
     fn operators_stand_between_spaces() {
         let found: Vec<&str> =
             operators("((t.a @@ $1::tsquery) AND (t.b <> -1) AND (t.c = $2))").collect();
         assert_eq!(found, ["@@", "<>", "="]);
-    }
-
-    #[test]
-    fn a_node_keeps_no_literal() {
-        let text = r#"{"Node Type": "Seq Scan", "Schema": "public", "Relation Name": "My t",
-            "Filter": "((t.mail)::text = 'secret'::text)", "Plan Rows": 3, "Total Cost": 7.5}"#;
-        let node = node(&serde_json::from_str(text).unwrap(), 0);
-        assert_eq!(node.relation.as_deref(), Some("public.\"My t\""));
-        assert_eq!(node.conditions["Filter"], "((t.mail)::text = $1::text)");
-        assert_eq!((node.rows, node.cost), (3.0, 7.5));
     }
 }

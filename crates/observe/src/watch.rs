@@ -11,7 +11,7 @@ use pgassay_model::reading::Sample;
 use pgassay_pgwire::{Conninfo, Session};
 
 use super::cpu::{process_ns, thread_ns};
-use super::executed::{self, OfLoad, Sent};
+use super::executed::{OfLoad, Sent};
 use super::growth::Stood;
 use super::logged::{Log, Logged};
 use super::perf::PerfSampler;
@@ -346,8 +346,7 @@ impl Observers {
                 continue;
             };
             self.explained.insert(statement.id.clone());
-            let executed = self.of_load.of(&statement.id, Some(&example));
-            let executed = executed.map(|draws| executed::execute(&draws));
+            let executed = self.of_load.execute(&statement.id, &example);
             let ask = |session: &mut Session| plans::ask(session, &example, executed);
             if let Some(plan) = self.counted(scene, ask) {
                 plans.push(PlanRecord {

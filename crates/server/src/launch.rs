@@ -437,8 +437,9 @@ impl Launcher<'_> {
             .args(["-C", "shared_memory_size_in_huge_pages"])
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
-        let said = command
-            .output()
+        let confined = self.options.confinement.apply(&mut command);
+        let said = confined
+            .and_then(|()| command.output())
             .ok()
             .filter(|output| output.status.success());
         let pages =

@@ -29,7 +29,9 @@ ANALYZE";
 const SCRIPT: &str = "\\set g random(1, 200)\n\\set v random(36001, 40000)\n\
     SELECT public.total(:g);\n\
     SELECT count(*) FROM public.part a JOIN public.part b ON a.n + 0 = b.n WHERE a.grp = :g AND a.id <= 4000;\n\
-    SELECT count(pg_sleep(0.02)) FROM public.skew WHERE v = :v;\n";
+    SELECT id, :g FROM (SELECT id, grp FROM public.part WHERE id <= 6000 UNION \
+    SELECT id + 100000, grp FROM public.part WHERE id <= 6000) u ORDER BY id LIMIT 9;\n\
+    SELECT count(pg_sleep(0.005)) FROM public.skew WHERE v = :v;\n";
 
 /// Runs the script, and gives what was seen of its statements and found.
 fn observed(server: &Server, runs: &Runs, more: &[&str]) -> Value {
@@ -109,6 +111,13 @@ fn what_plans_do_is_counted_within_functions_too_and_nothing_stays() {
     assert!(
         within["saw"].as_str().unwrap().contains("150 calls"),
         "{within:#}"
+    );
+
+    let union = findings.iter().find(|f| f["id"] == "union-of-many");
+    let union = union.unwrap_or_else(|| panic!("{findings:#?}"));
+    assert!(
+        union["saw"].as_str().unwrap().contains("12000 rows"),
+        "{union:#}"
     );
 
     // It ran for us, and what it wrote was taken back.

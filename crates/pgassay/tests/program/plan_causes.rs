@@ -325,10 +325,6 @@ fn a_vacuum_that_sleeps_is_told_the_setting_and_its_remedy_ends_it() {
 }
 
 const KEPT_APART: &str = "
-CREATE TABLE ordered AS SELECT g AS id, g / 20 AS day FROM generate_series(1, 40000) g;
-CREATE INDEX ON ordered (day, id);
-CREATE TABLE archived AS SELECT g AS id, g / 20 AS day FROM generate_series(40001, 70000) g;
-CREATE INDEX ON archived (day, id);
 CREATE TABLE article AS SELECT g AS id, g % 40 AS shop, 1 + g % 9000 AS kind, 1 + g % 8000 AS tax, 'a' || g AS name FROM generate_series(1, 20000) g;
 CREATE INDEX ON article (shop);
 CREATE TABLE kind AS SELECT g AS id, 'k' || g AS label FROM generate_series(1, 15000) g;
@@ -344,12 +340,6 @@ CREATE TABLE score AS SELECT g AS id, g % 2 AS league, g % 500 AS points FROM ge
 CREATE INDEX ON score (league, points);";
 
 const KEEPING_APART: &[Case] = &[
-    (
-        "union-of-many",
-        "UNION ALL",
-        "SELECT id, day, # FROM (SELECT id, day FROM ordered UNION SELECT id, day FROM archived) o ORDER BY day DESC, id DESC LIMIT 9",
-        "SELECT id, day, # FROM (SELECT id, day FROM ordered UNION ALL SELECT id, day FROM archived) o ORDER BY day DESC, id DESC LIMIT 9",
-    ),
     (
         "join-unneeded",
         "Nothing of public.",

@@ -46,7 +46,8 @@ fn furthest(plan: &Plan) -> Option<(&Node, f64)> {
 
 /// Whether what is above a node may leave it before it has given all its rows.
 fn may_stop(root: &Node, node: &Node) -> bool {
-    let above = counts::path(root, node).unwrap_or_default();
+    let mut above = counts::path(root, node).unwrap_or_default();
+    above.pop();
     above.iter().any(|above| {
         let half = matches!(above.join.as_deref(), Some("Semi" | "Anti"));
         let sub = matches!(above.relationship.as_deref(), Some("SubPlan" | "InitPlan"));

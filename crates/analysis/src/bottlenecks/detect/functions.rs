@@ -16,9 +16,20 @@ const FEW_CALLS: f64 = 100.0;
 /// Nodes that must have all rows of their input before they give one.
 const BLOCKING: &[&str] = &["Aggregate", "Group", "Hash", "Sort", "WindowAgg"];
 
+/// How often an expression calls a function.
+pub(super) fn calls_in(expression: &str, function: &str) -> usize {
+    let call = format!("{function}(");
+    let calls = expression.match_indices(&call);
+    calls
+        .filter(|(at, _)| {
+            let before = expression[..*at].chars().next_back();
+            !before.is_some_and(|c| c.is_alphanumeric() || c == '_')
+        })
+        .count()
+}
+
 /// How often a plan calls a function, as the planner expects, and whether that is for what it selects.
 fn calls_of(plan: &Plan, function: &str) -> Option<(f64, bool)> {
-    let call = format!("{function}(");
     let mut most: Option<(f64, bool)> = None;
     // Above a node a LIMIT may stop it early.
     let mut left = vec![(&plan.root, f64::INFINITY)];
@@ -28,7 +39,7 @@ fn calls_of(plan: &Plan, function: &str) -> Option<(f64, bool)> {
         for (name, _) in node
             .conditions
             .iter()
-            .filter(|(_, text)| text.contains(&call))
+            .filter(|(_, text)| calls_in(text, function) > 0)
         {
             let facts = node.relation.as_ref().and_then(|t| plan.relations.get(t));
             let selects = name == "Output";
@@ -43,7 +54,7 @@ fn calls_of(plan: &Plan, function: &str) -> Option<(f64, bool)> {
             let times = node.work.map(|work| work.loops);
             let rows = rows * times.or_else(|| plan.root.times(node)).unwrap_or(1.0);
             // `(f(x)).*` calls it once for each column.
-            let calls = node.conditions[name].matches(&call).count();
+            let calls = calls_in(&node.conditions[name], function);
             let rows = rows * calls.max(1) as f64;
             if most.is_none_or(|(most, _)| rows > most) {
                 most = Some((rows, selects));
@@ -61,6 +72,22 @@ fn calls_of(plan: &Plan, function: &str) -> Option<(f64, bool)> {
     most
 }
 
+/// Whether what begins with a call, `f(a)).b`, goes on with a column of what it gives.
+fn is_taken_apart(call: &str) -> bool {
+    let mut open = 0;
+    for (at, c) in call.char_indices() {
+        open += match c {
+            '(' => 1,
+            ')' => -1,
+            _ => 0,
+        };
+        if open == 0 && c == ')' {
+            return call[at..].starts_with(")).");
+        }
+    }
+    false
+}
+
 /// How many columns of a function's row are taken by a call each.
 fn columns_of(plan: &Plan, function: &str) -> usize {
     let call = format!("{function}(");
@@ -68,10 +95,10 @@ fn columns_of(plan: &Plan, function: &str) -> usize {
     let outputs = outputs.filter_map(|(_, node)| node.conditions.get("Output"));
     let taken = outputs.map(|output| {
         let calls = output.match_indices(&call);
-        // `(f(a)).b`
-        calls
-            .filter(|(at, _)| output[..*at].ends_with(['(', '.']) && output[*at..].contains("))."))
-            .count()
+        let columns = calls.filter(|(at, _)| {
+            output[..*at].ends_with(['(', '.']) && is_taken_apart(&output[*at..])
+        });
+        columns.count()
     });
     taken.max().unwrap_or(0)
 }
@@ -157,6 +184,17 @@ fn functions(evidence: &Evidence) -> Option<Observation> {
         })
     });
     joined(&run, hits)
+}
+
+#[cfg(test)]
+mod calls {
+    use super::*;
+
+    #[test]
+    fn calls_are_of_the_function_itself() {
+        assert_eq!(calls_in("half(a), f(b), s.f(c), f_2(d)", "f"), 2);
+        assert!(is_taken_apart("f(a, (b))).c") && !is_taken_apart("f(a)), (g(c)).x"));
+    }
 }
 
 #[cfg(test)]

@@ -171,6 +171,18 @@ impl Hit<'_> {
     }
 }
 
+/// Something found under its own name: the entry, the name, what was seen.
+pub struct Named {
+    /// The entry.
+    pub entry: &'static str,
+    /// `Lock:advisory`, `libfoo.so`; none where the entry says it all.
+    pub subject: Option<String>,
+    /// Its title.
+    pub title: String,
+    /// What was seen.
+    pub seen: Observation,
+}
+
 /// The statements that matter, by their time.
 pub(super) fn weighty<'a>(run: &RunEvidence<'a>) -> impl Iterator<Item = &'a StatementTime> {
     let seen = run

@@ -246,12 +246,19 @@ fn rules(evidence: &Evidence) -> Option<Observation> {
     joined(&run, hits)
 }
 
+/// Calls of a statement in the measured time from which on they are often.
+const OFTEN: f64 = 10.0;
+
 /// Tables that are emptied again and again by TRUNCATE.
 fn truncates(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let emptied = weighty(&run).filter(|statement| {
         let verb = statement.text.split_whitespace().next();
-        verb.is_some_and(|verb| verb.eq_ignore_ascii_case("TRUNCATE"))
+        let is = verb.is_some_and(|verb| verb.eq_ignore_ascii_case("TRUNCATE"));
+        // One that waits for its lock is no work.
+        let locked = Part::of_waits(statement, |event| event.starts_with("Lock:")).time > 0.5;
+        let calls = statement.counters.as_ref().map(|counters| counters.calls);
+        is && !locked && calls.is_none_or(|calls| calls >= OFTEN)
     });
     let hits = emptied.map(|statement| Hit {
         statement,
@@ -259,11 +266,14 @@ fn truncates(evidence: &Evidence) -> Option<Observation> {
         left: None,
         saw: "Tables are emptied by TRUNCATE all the time: each makes and removes the files of the table, its indexes and its TOAST table."
             .to_owned(),
-        confidence: Confidence::High,
+        confidence: match &statement.counters {
+            Some(_) => Confidence::High,
+            None => Confidence::Medium,
+        },
         evidence: Vec::new(),
         steps: vec![(
             StepKind::Advice,
-            "DELETE FROM them, if they are small (a few thousand rows), or roll the transaction back that filled them; TRUNCATE for large \
+            "DELETE FROM them, if they are small (a few thousand rows), or roll back the transaction that filled them; TRUNCATE for large \
              ones"
                 .to_owned(),
         )],

@@ -4,8 +4,8 @@
 use pgassay_model::observed::plans::{Node, Plan, TriggerRun, Work};
 use pgassay_text::number::counted;
 
-use super::hits::{Part, weighty};
-use super::others::Named;
+use super::functions::calls_in;
+use super::hits::{Named, Part, weighty};
 use super::{counts, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Finding, Observation, Severity, StepKind};
@@ -172,7 +172,9 @@ fn is_told(statement: &StatementTime, findings: &[Finding]) -> bool {
             && finding.severity >= Severity::Medium
             && finding.confidence >= Confidence::Medium
     });
-    rules.any(|finding| finding.evidence.iter().any(|text| text.contains(&name)))
+    let (first, also) = (format!(" goes to: {name}"), format!(": {name})"));
+    let names = |text: &String| text.ends_with(&first) || text.ends_with(&also);
+    rules.any(|finding| finding.evidence.iter().any(names))
 }
 
 /// A statement that was executed.
@@ -194,8 +196,10 @@ impl At<'_> {
         }
         let given = self.plan.root.actual_rows.unwrap_or(0.0).max(1.0);
         let through = all.iter().map(Busy::gone_through).fold(0.0, f64::max);
-        let wastes =
-            through >= MANY_ROWS && through >= TOO_MANY * given || first.reads_many_blocks();
+        // Rows that it writes are not given.
+        let writes = self.plan.root.kind == "ModifyTable";
+        let wastes = through >= MANY_ROWS && through >= TOO_MANY * given && !writes
+            || first.reads_many_blocks();
         let saw = format!(
             "{} of the time of a statement goes to one node of its plan: {}.",
             tenths(first.part),
@@ -206,7 +210,7 @@ impl At<'_> {
             false => Severity::Low,
         };
         let mut seen = self.about(first.part, saw).severity(severity);
-        if through >= TOO_MANY * given {
+        if through >= TOO_MANY * given && !writes {
             seen = seen.seen(format!(
                 "{through:.0} rows are gone through for {given:.0} that it gives"
             ));
@@ -366,17 +370,18 @@ fn steps(busy: &Busy, plan: &Plan) -> Vec<(StepKind, String)> {
             busy.work.temporary_blocks
         ));
     }
-    if busy.work.removed >= 10.0 * busy.given().max(1.0) {
-        let by = condition(node).unwrap_or("its condition");
-        return advice(format!(
-            "have an index find the rows that {by} leaves: one on what it compares, in a form that compares columns as they are"
-        ));
-    }
     if node.kind == "Foreign Scan" && busy.work.removed >= 10.0 * busy.given().max(1.0) {
         let by = condition(node).unwrap_or("its condition");
         return advice(format!(
             "{by} is not sent to the foreign server, which gives all rows: make what it compares with a value before, as functions that are \
              not IMMUTABLE (now()) and operators of other extensions are not sent: column >= (SELECT now() - interval '1 hour'), or a parameter"
+        ));
+    }
+    let searches = node.relation.is_some() || node.conditions.contains_key("Join Filter");
+    if searches && busy.work.removed >= 10.0 * busy.given().max(1.0) {
+        let by = condition(node).unwrap_or("its condition");
+        return advice(format!(
+            "an index that finds the rows which {by} keeps: on what it compares, and in a form that compares columns as they are"
         ));
     }
     if busy.reads_many_blocks() {
@@ -426,15 +431,14 @@ fn steps(busy: &Busy, plan: &Plan) -> Vec<(StepKind, String)> {
         "Aggregate" | "WindowAgg" | "Group" | "Unique" | "SetOp" => {
             "fewer rows below it, or its result kept: a summary table, a materialized view, a counter".to_owned()
         }
-        "Function Scan" | "ProjectSet" | "Result" | "Table Function Scan" => {
-            "the time lies in a function: its statements show with pg_stat_statements.track = all or \
-             auto_explain.log_nested_statements"
-                .to_owned()
-        }
+        "Function Scan" | "ProjectSet" | "Result" | "Table Function Scan" => format!(
+            "{:.0} rows are made by a function each time: have it make fewer, or keep them in a table",
+            busy.given()
+        ),
         "ModifyTable" => format!(
             "fewer rows or columns written, fewer indexes on {table}; see whether its updates are HOT"
         ),
-        _ if plan.functions.is_empty() => format!(
+        _ if calls(node, plan).is_none() => format!(
             "{:.0} rows of {table} go up each time, and the statement gives {:.0}: a condition that reaches it, an index in the order that a \
              LIMIT asks for, or the result kept in a summary table",
             busy.given(),
@@ -449,8 +453,9 @@ fn steps(busy: &Busy, plan: &Plan) -> Vec<(StepKind, String)> {
 fn calls<'p>(node: &Node, plan: &'p Plan) -> Option<&'p str> {
     let mut names = plan.functions.keys();
     let name = names.find(|name| {
-        let call = format!("{name}(");
-        node.conditions.values().any(|text| text.contains(&call))
+        node.conditions
+            .values()
+            .any(|text| calls_in(text, name) > 0)
             || node.function.as_ref() == Some(name)
     });
     name.map(String::as_str)
@@ -534,7 +539,7 @@ mod tests {
         };
         let discards = of(ran("Seq Scan", (1.0, 3.0, 90_000.0), 9.0, vec![]));
         assert!(
-            discards.contains("the rows that (f.a = $1) leaves"),
+            discards.contains("the rows which (f.a = $1) keeps"),
             "{discards}"
         );
         let sorts = of(Node {
@@ -545,6 +550,22 @@ mod tests {
         let mut spills = ran("Sort", (1.0, 50_000.0, 0.0), 9.0, vec![]);
         spills.work.as_mut().unwrap().temporary_blocks = 700.0;
         assert!(of(spills).contains("700 blocks of temporary files"));
+    }
+
+    #[test]
+    fn a_foreign_scan_is_told_what_is_not_sent_and_having_no_index() {
+        let of = |root: Node| {
+            let plan = plan(root);
+            let all = busy(&plan).unwrap();
+            steps(&all[0], &plan).remove(0).1
+        };
+        let foreign = of(ran("Foreign Scan", (1.0, 200.0, 39_000.0), 9.0, vec![]));
+        assert!(
+            foreign.contains("is not sent to the foreign server"),
+            "{foreign}"
+        );
+        let having = of(ran("Aggregate", (1.0, 3.0, 90_000.0), 9.0, vec![]));
+        assert!(!having.contains("index"), "{having}");
     }
 
     #[test]

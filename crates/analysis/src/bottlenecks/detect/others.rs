@@ -3,6 +3,7 @@
 //! Waits are shares of the budget, libraries and functions shares of CPU samples. What a rule has
 //! found already is left to it.
 
+use super::hits::Named;
 use super::{nodes, tenths, waiting, waits};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Finding, Observation, Severity};
@@ -32,18 +33,6 @@ pub(super) const ENTRIES: &[(&str, super::Kind)] = &[
     (CLASS, super::Kind::Samples),
     (nodes::NODE, super::Kind::Run),
 ];
-
-/// Something found under its own name: the entry, the name, what was seen.
-pub struct Named {
-    /// The entry.
-    pub entry: &'static str,
-    /// `Lock:advisory`, `libfoo.so`; none where the entry says it all.
-    pub subject: Option<String>,
-    /// Its title.
-    pub title: String,
-    /// What was seen.
-    pub seen: Observation,
-}
 
 /// All of them; `found` is what rules have found.
 pub fn look(evidence: &Evidence, findings: &[Finding]) -> Vec<Named> {

@@ -61,11 +61,14 @@ pub(super) fn unneeded(at: &At) -> Option<Shown> {
             "Nothing of {listed} is used, and the outer joins with them are carried out all the same."
         ),
         steps: vec![advice(format!(
-            "declare the key by which they are joined: ALTER TABLE {first} ADD PRIMARY KEY (…), or UNIQUE, and so for the others; then the \
+            "if the columns by which they are joined are unique, declare it: ALTER TABLE {first} ADD PRIMARY KEY (…), or UNIQUE, and so for the others; then the \
              planner knows that these joins add no rows, and leaves them out; or leave them out of the statement (ask the table, not the view)"
         ))],
         seen: Vec::new(),
-        confidence: Confidence::High,
+        confidence: match at.plan.executed {
+            Some(_) => Confidence::High,
+            None => Confidence::Medium,
+        },
     })
 }
 

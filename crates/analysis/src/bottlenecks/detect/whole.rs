@@ -141,8 +141,8 @@ pub(super) fn union(at: &At) -> Option<Shown> {
     let below = source(node.nodes.first()?);
     let appends = matches!(below.kind.as_str(), "Append" | "Merge Append");
     let distinct = matches!(node.kind.as_str(), "Unique" | "Aggregate");
-    let entering = below.actual_rows.unwrap_or(below.rows);
-    let left = node.actual_rows.unwrap_or(node.rows);
+    // The planner takes UNION to remove nothing, whatever it does.
+    let (entering, left) = (below.actual_rows?, node.actual_rows?);
     if !appends || !distinct || !unites(&at.statement.text) || entering < FEW_ROWS {
         return None;
     }
@@ -161,10 +161,7 @@ pub(super) fn union(at: &At) -> Option<Shown> {
              or a condition reaches the tables' indexes",
         )],
         seen: Vec::new(),
-        confidence: match node.actual_rows {
-            Some(_) => Confidence::High,
-            None => Confidence::Medium,
-        },
+        confidence: Confidence::High,
     })
 }
 
@@ -289,8 +286,8 @@ pub(super) fn sort(at: &At) -> Option<Shown> {
     }
     let seen = served.then(|| {
         format!(
-            "an index on these columns is there in another order: {} is not what it gives, forwards or backwards, since NULLs stand \
-             at the other end",
+            "an index on these columns is there, and the rows are sorted all the same: see at which end it has its NULLs, {} is \
+             asked for",
             below.sort_key.join(", ")
         )
     });

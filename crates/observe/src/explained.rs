@@ -1,0 +1,363 @@
+//! EXPLAIN's JSON as nodes, and what executions tell of each.
+
+use std::collections::BTreeMap;
+
+use pgassay_model::observed::plans::{Node, Work};
+use pgassay_text::normalise::normalise;
+use pgassay_text::quote::quote_ident;
+use serde_json::Value;
+
+/// Keys of a node in EXPLAIN's JSON that hold an expression.
+const CONDITIONS: &[&str] = &[
+    "Filter",
+    "Index Cond",
+    "Recheck Cond",
+    "Join Filter",
+    "Hash Cond",
+    "Merge Cond",
+    "TID Cond",
+    "Order By",
+    "Output",
+    "Conflict Filter",
+    // From 18 on.
+    "Window",
+];
+/// What a select list shows.
+pub(super) const OUTPUT: &str = "Output";
+/// Bytes of an expression that are looked at.
+const MOST_EXPRESSION: usize = 2000;
+/// Nodes below each other that are kept.
+const DEEPEST: usize = 60;
+
+/// The topmost node of a plan, with all below.
+pub(super) fn node(value: &Value) -> Node {
+    below(value, 0, &Beside::of(value))
+}
+
+/// What is computed once beside the nodes, and runs within the time of the node that asks for it first: common table
+/// expressions, and subqueries that depend on nothing (InitPlan).
+#[derive(Default)]
+struct Beside {
+    /// By how the node that asks names it: milliseconds and blocks.
+    by_name: BTreeMap<String, (f64, f64)>,
+}
+
+impl Beside {
+    fn of(plan: &Value) -> Self {
+        let mut beside = Self::default();
+        let mut left = vec![plan];
+        while let Some(value) = left.pop() {
+            left.extend(inputs(value));
+            let Some(name) = value["Subplan Name"].as_str().filter(|_| is_beside(value)) else {
+                continue;
+            };
+            let name = match (name.strip_prefix("CTE "), name.split_once(" (returns ")) {
+                (Some(cte), _) => cte.to_owned(),
+                // Up to 16 its value is a parameter: `InitPlan 1 (returns $0)`.
+                (None, Some((_, parameter))) => parameter.trim_end_matches(')').to_owned(),
+                (None, None) => format!("({name})"),
+            };
+            beside
+                .by_name
+                .insert(name, (total_ms(value), blocks(value)));
+        }
+        beside
+    }
+
+    /// What of it runs within a node.
+    fn within(&self, value: &Value) -> (f64, f64) {
+        let conditions = || CONDITIONS.iter().filter_map(|key| value[*key].as_str());
+        let asks = |name: &str| match value["CTE Name"].as_str() {
+            Some(cte) => cte == name,
+            None => name.starts_with(['$', '(']) && conditions().any(|text| mentions(text, name)),
+        };
+        let asked = self.by_name.iter().filter(|(name, _)| asks(name));
+        asked.fold((0.0, 0.0), |(ms, blocks), (_, of)| {
+            (ms + of.0, blocks + of.1)
+        })
+    }
+}
+
+/// Whether a text has a name that no digit follows.
+fn mentions(text: &str, name: &str) -> bool {
+    let mut found = text.match_indices(name);
+    found.any(|(at, _)| !text[at + name.len()..].starts_with(|c: char| c.is_ascii_digit()))
+}
+
+fn inputs(value: &Value) -> impl Iterator<Item = &Value> {
+    value["Plans"].as_array().into_iter().flatten()
+}
+
+fn is_beside(value: &Value) -> bool {
+    value["Parent Relationship"] == "InitPlan"
+}
+
+fn total_ms(value: &Value) -> f64 {
+    let figure = |key: &str| value[key].as_f64().unwrap_or(0.0);
+    figure("Actual Total Time") * figure("Actual Loops")
+}
+
+fn blocks(value: &Value) -> f64 {
+    const COUNTED: &[&str] = &[
+        "Shared Hit Blocks",
+        "Shared Read Blocks",
+        "Local Hit Blocks",
+        "Local Read Blocks",
+    ];
+    COUNTED.iter().filter_map(|key| value[*key].as_f64()).sum()
+}
+
+fn below(value: &Value, depth: usize, beside: &Beside) -> Node {
+    let text = |key: &str| value[key].as_str().map(str::to_owned);
+    let figure = |key: &str| value[key].as_f64().unwrap_or(0.0);
+    let words = |key: &str| -> Vec<String> {
+        let list = value[key].as_array().into_iter().flatten();
+        list.filter_map(Value::as_str).map(clean).collect()
+    };
+    let condition = |key: &&str| {
+        let condition = match &value[*key] {
+            Value::String(text) => clean(text),
+            Value::Array(_) => words(key).join(", "),
+            _ => return None,
+        };
+        Some(((*key).to_owned(), condition))
+    };
+    let children = value["Plans"].as_array().into_iter().flatten();
+    Node {
+        kind: text("Node Type").unwrap_or_default(),
+        operation: text("Operation"),
+        relation: text("Relation Name").map(|name| match value["Schema"].as_str() {
+            Some(schema) => format!("{}.{}", quote_ident(schema), quote_ident(&name)),
+            None => quote_ident(&name),
+        }),
+        alias: text("Alias"),
+        index: text("Index Name"),
+        conditions: CONDITIONS.iter().filter_map(condition).collect(),
+        sort_key: words("Sort Key"),
+        group_key: words("Group Key"),
+        relationship: text("Parent Relationship"),
+        subplan: text("Subplan Name").filter(|name| name.starts_with("SubPlan")),
+        join: text("Join Type"),
+        cte: text("CTE Name"),
+        computes: text("Subplan Name")
+            .and_then(|name| name.strip_prefix("CTE ").map(str::to_owned)),
+        function: text("Function Name"),
+        conflict: text("Conflict Resolution"),
+        unused: false,
+        subplans_removed: value["Subplans Removed"].as_f64(),
+        rows: figure("Plan Rows"),
+        actual_rows: value["Actual Rows"]
+            .as_f64()
+            .filter(|_| value["Actual Loops"] != 0),
+        work: work(value, beside),
+        width: figure("Plan Width"),
+        cost: figure("Total Cost"),
+        nodes: match depth {
+            DEEPEST.. => Vec::new(),
+            _ => children
+                .map(|child| below(child, depth + 1, beside))
+                .collect(),
+        },
+    }
+}
+
+/// What a node that ran did, where it was looked at.
+fn work(value: &Value, beside: &Beside) -> Option<Work> {
+    let figure = |key: &str| value[key].as_f64().unwrap_or(0.0);
+    let loops = value["Actual Loops"]
+        .as_f64()
+        .filter(|loops| *loops > 0.0)?;
+    // What is beside the nodes lies in the time of who asks for it.
+    let driven = || inputs(value).filter(|input| !is_beside(input));
+    let (asked_ms, asked_blocks) = beside.within(value);
+    let own = |all: f64, of: &dyn Fn(&Value) -> f64, asked: f64| {
+        (all - driven().map(of).sum::<f64>() - asked).max(0.0)
+    };
+    let temporary = |of: &Value| of["Temp Written Blocks"].as_f64().unwrap_or(0.0);
+    Some(Work {
+        loops,
+        removed: figure("Rows Removed by Filter")
+            + figure("Rows Removed by Join Filter")
+            + figure("Rows Removed by Index Recheck"),
+        ms: own(total_ms(value), &total_ms, asked_ms),
+        blocks: own(blocks(value), &blocks, asked_blocks),
+        temporary_blocks: own(temporary(value), &temporary, 0.0),
+    })
+}
+
+/// An expression without literals.
+pub(super) fn clean(expression: &str) -> String {
+    let end = expression.len().min(MOST_EXPRESSION);
+    let end = (0..=end).rev().find(|at| expression.is_char_boundary(*at));
+    normalise(&expression[..end.unwrap_or(0)]).text
+}
+
+/// Whether a plan was made without the values: its conditions name parameters.
+pub(super) fn is_generic(plan: &Value) -> bool {
+    // Up to 16 the values of subqueries are parameters, too.
+    let mut returned = Vec::new();
+    let mut left = vec![plan];
+    while let Some(value) = left.pop() {
+        left.extend(inputs(value));
+        let name = value["Subplan Name"].as_str().unwrap_or_default();
+        let behind = name
+            .split_once("(returns ")
+            .map_or("", |(_, behind)| behind);
+        returned.extend(behind.trim_end_matches(')').split(',').map(str::to_owned));
+    }
+    let is_parameter = |text: &str, at: usize| {
+        let digits = text[at + 1..]
+            .chars()
+            .take_while(char::is_ascii_digit)
+            .count();
+        let name = &text[at..=at + digits];
+        digits > 0 && name != "$0" && !returned.iter().any(|returned| returned == name)
+    };
+    let mut left = vec![plan];
+    while let Some(value) = left.pop() {
+        left.extend(inputs(value));
+        let texts = CONDITIONS.iter().filter_map(|key| value[*key].as_str());
+        // A literal may hold anything.
+        let mut bare = texts.flat_map(|text| text.split('\'').step_by(2));
+        if bare.any(|text| {
+            text.match_indices('$')
+                .any(|(at, _)| is_parameter(text, at))
+        }) {
+            return true;
+        }
+    }
+    false
+}
+
+/// The side of an outer join that stays, and the one that may be filled with NULLs.
+fn sides(node: &Node) -> Option<(&Node, &Node)> {
+    match (node.join.as_deref()?, node.nodes.as_slice()) {
+        ("Left", [stays, side, ..]) | ("Right", [side, stays, ..]) => Some((stays, side)),
+        _ => None,
+    }
+}
+
+/// Marks outer joins whose nullable side shows nothing in what they hand on, and adds no row to it.
+pub(super) fn mark_unused(root: &mut Node) {
+    let mut left = vec![root];
+    while let Some(node) = left.pop() {
+        node.unused = sides(node).is_some_and(|(stays, side)| {
+            let of = |key: &str| node.conditions.get(key).map_or("", String::as_str);
+            let output = of(OUTPUT);
+            // What is computed may be of either side.
+            let plain =
+                !output.is_empty() && output.len() < MOST_EXPRESSION && !output.contains('(');
+            let below = side.all();
+            let aliases: Vec<&str> = below
+                .iter()
+                .filter_map(|(_, node)| node.alias.as_deref())
+                .collect();
+            let shows = |text: &str| aliases.iter().any(|alias| names(text, alias));
+            // Columns of partitions are shown by another name.
+            let parts = below.iter().any(|(_, node)| node.kind.contains("Append"));
+            let rows = |node: &Node| node.actual_rows.unwrap_or(node.rows);
+            let adds = rows(node) > 1.01 * rows(stays);
+            plain
+                && !parts
+                && !aliases.is_empty()
+                && !shows(output)
+                && !shows(of("Filter"))
+                && !adds
+        });
+        left.extend(node.nodes.iter_mut());
+    }
+}
+
+/// Whether an expression names a column of an alias.
+fn names(expression: &str, alias: &str) -> bool {
+    let column = format!("{}.", quote_ident(alias));
+    expression.match_indices(&column).any(|(at, _)| {
+        let before = expression[..at].chars().next_back();
+        !before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '"')
+    })
+}
+
+/// Drops what select lists show, but of nodes where it tells something.
+pub(super) fn drop_outputs(root: &mut Node, tells: &dyn Fn(&Node) -> bool) {
+    let mut left = vec![root];
+    while let Some(node) = left.pop() {
+        if !tells(node) {
+            node.conditions.remove(OUTPUT);
+        }
+        left.extend(node.nodes.iter_mut());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Node {
+        node(&serde_json::from_str(text).unwrap())
+    }
+
+    #[test]
+    fn a_node_keeps_no_literal() {
+        let text = r#"{"Node Type": "Seq Scan", "Schema": "public", "Relation Name": "My t",
+            "Filter": "((t.mail)::text = 'secret'::text)", "Plan Rows": 3, "Total Cost": 7.5}"#;
+        let node = read(text);
+        assert_eq!(node.relation.as_deref(), Some("public.\"My t\""));
+        assert_eq!(node.conditions["Filter"], "((t.mail)::text = $1::text)");
+        assert_eq!((node.rows, node.cost), (3.0, 7.5));
+    }
+
+    const SCAN_I: &str = r#"{"Node Type": "Seq Scan", "Alias": "i", "Plan Rows": 9}"#;
+
+    fn joined(more: &str, side: &str, rows: u32) -> bool {
+        let text = format!(
+            r#"{{"Node Type": "Hash Join", "Join Type": "Left", "Plan Rows": {rows}, {more}, "Plans": [{SCAN_I},
+                {{"Node Type": "Hash", "Plan Rows": 5, "Plans": [{side}]}}]}}"#
+        );
+        let mut root = read(&text);
+        mark_unused(&mut root);
+        root.unused
+    }
+
+    #[test]
+    fn a_join_of_which_nothing_is_used_is_marked_and_no_other() {
+        let scan = r#"{"Node Type": "Seq Scan", "Alias": "k", "Plan Rows": 5}"#;
+        let parts = r#"{"Node Type": "Append", "Plans": [{"Node Type": "Seq Scan", "Alias": "k_1", "Plan Rows": 5}]}"#;
+        let output = r#""Output": ["i.name", "i.u"], "Hash Cond": "(i.k = k.id)""#;
+        assert!(joined(output, scan, 9));
+        assert!(!joined(output, scan, 30), "it adds rows");
+        assert!(!joined(output, parts, 9), "shown by another name");
+        assert!(!joined(r#""Output": ["i.name", "k.label"]"#, scan, 9));
+        assert!(!joined(r#""Output": ["i.name", "(count(*))"]"#, scan, 9));
+        let filtered = r#""Output": ["i.name"], "Filter": "(k.state IS NULL)""#;
+        assert!(!joined(filtered, scan, 9));
+        assert!(!names("xi.a", "i") && names("(i.a + 1)", "i"));
+    }
+
+    #[test]
+    fn what_is_computed_beside_counts_once() {
+        let text = r#"{"Node Type": "Aggregate", "Actual Total Time": 100, "Actual Loops": 1, "Actual Rows": 1, "Plans": [
+            {"Node Type": "Aggregate", "Parent Relationship": "InitPlan", "Subplan Name": "InitPlan 1 (returns $0)",
+             "Actual Total Time": 80, "Actual Loops": 1, "Actual Rows": 1, "Shared Hit Blocks": 700, "Plans": [
+               {"Node Type": "Seq Scan", "Actual Total Time": 79, "Actual Loops": 1, "Actual Rows": 9, "Shared Hit Blocks": 700}]},
+            {"Node Type": "Index Scan", "Index Cond": "(t.id > $0)", "Parent Relationship": "Outer",
+             "Actual Total Time": 95, "Actual Loops": 1, "Actual Rows": 5, "Shared Hit Blocks": 720}]}"#;
+        let root = read(text);
+        let scan = root.nodes[1].work.unwrap();
+        assert_eq!((scan.ms, scan.blocks), (15.0, 20.0));
+        let all: f64 = root.all().iter().map(|(_, n)| n.work.unwrap().ms).sum();
+        assert!((all - 100.0).abs() < 1e-9, "{all}");
+        assert!(!is_generic(&serde_json::from_str(text).unwrap()));
+        let generic = text.replace("t.id > $0", "t.id > $1");
+        assert!(is_generic(&serde_json::from_str(&generic).unwrap()));
+        let literal = text.replace("t.id > $0", "t.id > '$1'");
+        assert!(!is_generic(&serde_json::from_str(&literal).unwrap()));
+
+        let text = r#"{"Node Type": "Aggregate", "Actual Total Time": 50, "Actual Loops": 1, "Actual Rows": 1, "Plans": [
+            {"Node Type": "Seq Scan", "Parent Relationship": "InitPlan", "Subplan Name": "CTE m",
+             "Actual Total Time": 30, "Actual Loops": 1, "Actual Rows": 9},
+            {"Node Type": "CTE Scan", "CTE Name": "m", "Actual Total Time": 45, "Actual Loops": 1, "Actual Rows": 9}]}"#;
+        let root = read(text);
+        let own: Vec<f64> = root.all().iter().map(|(_, n)| n.work.unwrap().ms).collect();
+        assert_eq!(own, [5.0, 30.0, 15.0]);
+    }
+}
