@@ -1,4 +1,4 @@
-//! Statements of our own load, executed once more: EXPLAIN ANALYZE with values that the load may send, in a
+//! Statements of our own load, executed a few times more: EXPLAIN ANALYZE with values that the load may send, in a
 //! transaction that is rolled back. What each node of the plan really did is counted so, and not expected.
 //!
 //! The load sends the same statement all the time, so that no other work is done than it does; it may take as long as there, up
@@ -14,7 +14,7 @@ use pgassay_text::normalise::normalise;
 use pgassay_text::quote::quote_literal;
 use serde_json::Value;
 
-use super::plans::PLANNED;
+use super::plans::{PLANNED, begins_with};
 use super::statements::Example;
 
 /// A statement as the load may send it.
@@ -89,8 +89,7 @@ impl OfLoad {
 
     pub fn add(&mut self, sent: Sent) {
         let normalised = normalise(&sent.sql);
-        let planned = PLANNED.iter().any(|verb| begins(&sent.sql, verb));
-        if normalised.several || normalised.cut || !planned {
+        if normalised.several || normalised.cut || !begins_with(&sent.sql, PLANNED) {
             return;
         }
         if self.by_id.len() < STATEMENTS || self.by_id.contains_key(&normalised.id) {
@@ -134,12 +133,6 @@ impl OfLoad {
     }
 }
 
-/// Whether a statement begins with a word.
-fn begins(sql: &str, verb: &str) -> bool {
-    let word = sql.trim_start().get(..verb.len());
-    word.is_some_and(|word| word.eq_ignore_ascii_case(verb))
-}
-
 /// Whether two statements without literals are the same as far as the server keeps long ones.
 fn begin_alike(one: &str, other: &str) -> bool {
     let begin = |text: &str| {
@@ -178,7 +171,7 @@ fn execute(conninfo: &Conninfo, draws: &[Sent]) -> Result<Executed, String> {
     let mut why = "no draw of its values".to_owned();
     let mut mode = " READ ONLY";
     for sent in draws {
-        if WRITES.iter().any(|verb| begins(&sent.sql, verb)) {
+        if begins_with(&sent.sql, WRITES) {
             mode = "";
         }
         match once(&mut session, sent, "", &mut mode) {
@@ -425,6 +418,10 @@ mod tests {
             all.add(sent(&format!("SELECT a FROM t WHERE b = {value};"), &[]));
         }
         all.add(sent("SELECT 1; DROP TABLE t", &[]));
+        all.add(sent(
+            "/* of a framework */ SELECT a FROM t WHERE b = 9",
+            &[],
+        ));
         all.add(sent("END", &[]));
         all.add(sent("TRUNCATE t", &[]));
         let example = |sql: &str| Example {

@@ -25,6 +25,7 @@ use super::loops::loops;
 use super::statements::Example;
 use super::what_if;
 use pgassay_text::quote::quote_literal;
+use pgassay_text::sql::before_token;
 
 /// Nodes of which what a select list shows is kept.
 const SHOWING: &[&str] = &["Aggregate", "WindowAgg"];
@@ -45,15 +46,7 @@ pub fn ask(
         .and_then(|text| text.parse().ok())
         .unwrap_or(0);
     let of = &example.normalised;
-    let verb: String = of
-        .text
-        .chars()
-        .take_while(char::is_ascii_alphabetic)
-        .collect();
-    if !PLANNED
-        .iter()
-        .any(|planned| verb.eq_ignore_ascii_case(planned))
-    {
+    if !begins_with(&of.text, PLANNED) {
         return Err("it is no statement that has a plan".to_owned());
     }
     if of.cut && !executed.as_ref().is_some_and(Result::is_ok) {
@@ -96,6 +89,14 @@ pub fn ask(
         add_inner(plan, executed);
     }
     plan
+}
+
+/// Whether a statement begins with one of these verbs, whatever comments stand before.
+pub(super) fn begins_with(sql: &str, verbs: &[&str]) -> bool {
+    let begin = &sql[before_token(sql)..];
+    let end = begin.find(|c: char| !c.is_ascii_alphabetic());
+    let verb = &begin[..end.unwrap_or(begin.len())];
+    verbs.iter().any(|known| verb.eq_ignore_ascii_case(known))
 }
 
 /// Adds what ran within the functions and triggers of a statement.

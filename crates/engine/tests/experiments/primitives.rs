@@ -4,6 +4,8 @@
 use std::collections::HashSet;
 use std::fs;
 use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use pgassay_analysis::host::HostSummary;
 use pgassay_analysis::primitives::analyse;
@@ -233,6 +235,25 @@ fn every_call_runs_in_several_sessions_and_is_analysed() {
     assert_eq!(control.value(&pins).unwrap().as_deref(), Some("0"));
     drop((sessions, control));
     laboratory.close();
+}
+
+/// The launcher has a session, too, and whoever looks at the server: those stay.
+#[test]
+fn only_sessions_that_ended_are_waited_for() {
+    let lab = Laboratory::open("parting");
+    let connect = || lab.connector().connect().unwrap();
+    let (mut keeper, other, ending) = (connect(), connect(), connect());
+    let left = inserver::sessions_left(&[ending.backend_pid()]);
+    let mut left = || keeper.value(&left).unwrap().unwrap();
+    assert_eq!(left(), "1");
+    ending.close();
+    let until = Instant::now() + Duration::from_secs(20);
+    while left() != "0" {
+        assert!(Instant::now() < until, "it is still there");
+        sleep(Duration::from_millis(5));
+    }
+    other.close();
+    lab.close();
 }
 
 #[test]

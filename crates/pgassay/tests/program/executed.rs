@@ -26,18 +26,19 @@ CREATE INDEX ON skew (v);
 ANALYZE";
 
 /// Ten rows of a table joined with all of it by a column of seven values.
-const SCRIPT: &str = "\\set g random(1, 200)\n\\set v random(36001, 40000)\n\
-    SELECT public.total(:g);\n\
-    SELECT count(*) FROM public.part a JOIN public.part b ON a.n + 0 = b.n WHERE a.grp = :g AND a.id <= 4000;\n\
-    SELECT id, :g FROM (SELECT id, grp FROM public.part WHERE id <= 6000 UNION \
-    SELECT id + 100000, grp FROM public.part WHERE id <= 6000) u ORDER BY id LIMIT 9;\n\
-    SELECT count(pg_sleep(0.005)) FROM public.skew WHERE v = :v;\n";
+const JOINED: &str = "SELECT count(*) FROM public.part a JOIN public.part b ON a.n + 0 = b.n WHERE a.grp = :g AND a.id <= 4000";
+/// No row is in both sides.
+const UNITED: &str = "SELECT id, :g FROM (SELECT id, grp FROM public.part WHERE id <= 6000 UNION \
+    SELECT id + 100000, grp FROM public.part WHERE id <= 6000) u ORDER BY id LIMIT 9";
+const CALLED: &str = "SELECT public.total(:g)";
+const SLEPT: &str = "SELECT count(pg_sleep(0.005)) FROM public.skew WHERE v = :v";
 
-/// Runs the script, and gives what was seen of its statements and found.
-fn observed(server: &Server, runs: &Runs, more: &[&str]) -> Value {
+/// Runs a load of one statement, and gives what was seen of it and found.
+fn observed(server: &Server, runs: &Runs, statement: &str, more: &[&str]) -> Value {
     fs::create_dir_all(&runs.0).unwrap();
     let script = runs.0.join("inside.sql");
-    fs::write(&script, SCRIPT).unwrap();
+    let draws = "\\set g random(1, 200)\n\\set v random(36001, 40000)\n";
+    fs::write(&script, format!("{draws}{statement};\n")).unwrap();
     let uri = format!(
         "host={} port={} user={OWNER} dbname=postgres",
         server.socket_dir.display(),
@@ -55,7 +56,7 @@ fn observed(server: &Server, runs: &Runs, more: &[&str]) -> Value {
         "--trials",
         "2",
         "--time",
-        "1.5",
+        "1",
         "--warmup",
         "0.3",
         "--observe",
@@ -66,16 +67,20 @@ fn observed(server: &Server, runs: &Runs, more: &[&str]) -> Value {
     serde_json::from_slice::<Value>(&output.stdout).unwrap()["stages"][0].take()
 }
 
-/// The plan of the statement that begins so.
-fn plan<'a>(stage: &'a Value, begins: &str) -> &'a Value {
+/// The plan of the statement that was seen most.
+fn plan(stage: &Value) -> &Value {
     let point = &stage["arms"][0]["observed"]["points"][0];
-    let statements = point["statements"]["statements"].as_array();
-    let statements = statements.unwrap_or_else(|| panic!("{stage:#}"));
-    let of = |s: &&Value| s["text"].as_str().unwrap().starts_with(begins);
-    let found = statements.iter().find(of);
-    let found = found.unwrap_or_else(|| panic!("{statements:#?}"));
-    assert!(found["plan"].is_object(), "{found:#}");
-    &found["plan"]
+    let first = &point["statements"]["statements"][0];
+    assert!(first["plan"].is_object(), "{first:#}");
+    &first["plan"]
+}
+
+/// What was found, by its id.
+fn found<'a>(stage: &'a Value, id: &str) -> &'a str {
+    let findings = stage["diagnosis"]["findings"].as_array().unwrap();
+    let found = findings.iter().find(|f| f["id"] == id);
+    let found = found.unwrap_or_else(|| panic!("{findings:#?}"));
+    found["saw"].as_str().unwrap()
 }
 
 #[test]
@@ -83,18 +88,21 @@ fn what_plans_do_is_counted_within_functions_too_and_nothing_stays() {
     let server = Server::start("local all all trust\n", &[], |_| {});
     server.run(TABLES);
     let runs = Runs::new("executed");
-    let stage = observed(&server, &runs, &[]);
 
-    let joined = plan(&stage, "SELECT count(*) FROM");
-    let root = &joined["root"];
-    assert_eq!(root["actual_rows"], 1.0, "{joined:#}");
+    let stage = observed(&server, &runs, JOINED, &[]);
+    let joined = plan(&stage);
+    assert_eq!(joined["root"]["actual_rows"], 1.0, "{joined:#}");
     assert!(joined["executed"]["ms"].as_f64().unwrap() > 0.0);
     // Of either side what it gave: ten rows of the one, all of the other.
     let text = joined.to_string();
     assert!(text.contains("\"actual_rows\":10.0"), "{joined:#}");
     assert!(text.contains("\"actual_rows\":40000.0"), "{joined:#}");
 
-    let called = plan(&stage, "SELECT public.total");
+    let stage = observed(&server, &runs, UNITED, &[]);
+    assert!(found(&stage, "union-of-many").contains("12000 rows"));
+
+    let stage = observed(&server, &runs, CALLED, &[]);
+    let called = plan(&stage);
     let inner = &called["executed"]["inner"][0];
     assert_eq!(inner["calls"], 150, "{called:#}");
     assert!(
@@ -102,30 +110,11 @@ fn what_plans_do_is_counted_within_functions_too_and_nothing_stays() {
         "{inner:#}"
     );
     assert!(inner["root"]["work"]["ms"].is_number(), "{inner:#}");
-
-    let findings = stage["diagnosis"]["findings"].as_array().unwrap();
-    let within = findings
-        .iter()
-        .find(|f| f["id"] == "plan-node/within-functions");
-    let within = within.unwrap_or_else(|| panic!("{findings:#?}"));
-    assert!(
-        within["saw"].as_str().unwrap().contains("150 calls"),
-        "{within:#}"
-    );
-
-    let union = findings.iter().find(|f| f["id"] == "union-of-many");
-    let union = union.unwrap_or_else(|| panic!("{findings:#?}"));
-    assert!(
-        union["saw"].as_str().unwrap().contains("12000 rows"),
-        "{union:#}"
-    );
+    assert!(found(&stage, "plan-node/within-functions").contains("150 calls"));
 
     // It ran for us, and what it wrote was taken back.
-    assert!(
-        server.log().contains("total for pgassay\n"),
-        "{}",
-        server.log()
-    );
+    let log = server.log();
+    assert!(log.contains("total for pgassay\n"), "{log}");
     let mut session = connect(&server.owner()).unwrap();
     let stayed = "SELECT count(*) FILTER (WHERE program = 'pgassay'), count(*) > 0 FROM tally";
     let rows = session.rows(stayed).unwrap().rows;
@@ -140,10 +129,9 @@ fn the_plan_is_the_one_that_the_loads_sessions_get() {
     server.run("ALTER DATABASE postgres SET plan_cache_mode = force_generic_plan");
     let runs = Runs::new("executed-generic");
     let expected = |protocol: &str| {
-        let stage = observed(&server, &runs, &["--protocol", protocol]);
-        let slept = plan(&stage, "SELECT count(pg_sleep").clone();
-        let scan = &slept["root"]["nodes"][0];
-        assert_eq!(scan["actual_rows"], 1.0, "{slept:#}");
+        let stage = observed(&server, &runs, SLEPT, &["--protocol", protocol]);
+        let scan = &plan(&stage)["root"]["nodes"][0];
+        assert_eq!(scan["actual_rows"], 1.0, "{scan:#}");
         scan["rows"].as_f64().unwrap()
     };
     assert!(expected("prepared") >= 5.0);

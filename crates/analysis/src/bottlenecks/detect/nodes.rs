@@ -1,4 +1,4 @@
-//! Where the time of a statement goes within its plan, as it was executed once: what no rule knows is named by the node
+//! Where the time of a statement goes within its plan, as an execution shows it: what no rule knows is named by the node
 //! that takes most of it.
 
 use pgassay_model::observed::plans::{Node, Plan, TriggerRun, Work};
@@ -8,7 +8,7 @@ use super::functions::calls_in;
 use super::hits::{Named, Part, weighty};
 use super::{counts, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
-use crate::bottlenecks::finding::{Basis, Confidence, Finding, Observation, Severity, StepKind};
+use crate::bottlenecks::finding::{Basis, Confidence, Finding, Observation, Severity};
 use crate::observed::statements::StatementTime;
 
 /// The entry.
@@ -66,9 +66,9 @@ impl Busy<'_> {
         }
         text += &match self.work.loops {
             loops if loops > 1.0 => {
-                format!(", executed {loops:.0} times, {:.0} rows each", self.given())
+                format!(", executed {loops:.0} times, {} each", rows(self.given()))
             }
-            _ => format!(", {:.0} rows", self.given()),
+            _ => format!(", {}", rows(self.given())),
         };
         if self.reads_many_blocks() {
             text += &format!(", {:.0} blocks looked up", self.work.blocks);
@@ -80,6 +80,13 @@ impl Busy<'_> {
             }
         }
         text
+    }
+}
+
+fn rows(number: f64) -> String {
+    match number.round() {
+        1.0 => "1 row".to_owned(),
+        number => format!("{number:.0} rows"),
     }
 }
 
@@ -137,7 +144,7 @@ pub(super) fn busiest(plan: &Plan) -> Option<String> {
     let ms = plan.executed.as_ref()?.ms;
     (!named.is_empty()).then(|| {
         format!(
-            "executed once, in {ms:.2} ms, its plan's busiest nodes were: {}",
+            "in an execution of {ms:.2} ms its plan's busiest nodes were: {}",
             named.join("; ")
         )
     })
@@ -226,7 +233,7 @@ impl At<'_> {
             entry: NODE,
             subject: Some(name.replace(' ', "-")),
             title: format!("One node of a plan takes most of its time: {name}"),
-            seen: stepped(seen, steps(first, self.plan)),
+            seen: seen.advice(step(first, self.plan)),
         })
     }
 
@@ -261,10 +268,8 @@ impl At<'_> {
             Severity::Low
         });
         if often {
-            seen = seen.step(
-                StepKind::Advice,
-                "have the function do it in one statement for all rows, in place of one for each"
-                    .to_owned(),
+            seen = seen.advice(
+                "have the function do it in one statement for all rows, in place of one for each",
             );
         }
         if let Some(busy) = busiest.first() {
@@ -274,7 +279,7 @@ impl At<'_> {
                 busy.described()
             ));
             if busy.does_much() {
-                seen = stepped(seen, steps(busy, self.plan));
+                seen = seen.advice(step(busy, self.plan));
             }
         }
         Some(Named {
@@ -320,7 +325,7 @@ impl At<'_> {
             seen: self
                 .about(part, saw)
                 .severity(Severity::Medium)
-                .step(StepKind::Advice, advice.to_owned()),
+                .advice(advice),
         })
     }
 
@@ -339,16 +344,10 @@ impl At<'_> {
                 self.statement.named()
             ))
             .seen(format!(
-                "it was executed once, with values that the load sends, in {:.2} ms",
+                "an execution with values that the load sends took {:.2} ms",
                 executed.map_or(0.0, |executed| executed.ms)
             ))
     }
-}
-
-fn stepped(seen: Observation, steps: Vec<(StepKind, String)>) -> Observation {
-    steps
-        .into_iter()
-        .fold(seen, |seen, (kind, text)| seen.step(kind, text))
 }
 
 fn named_trigger(of: &TriggerRun) -> String {
@@ -360,37 +359,36 @@ fn named_trigger(of: &TriggerRun) -> String {
 }
 
 /// What to look at, by what the node does.
-fn steps(busy: &Busy, plan: &Plan) -> Vec<(StepKind, String)> {
+fn step(busy: &Busy, plan: &Plan) -> String {
     let node = busy.node;
-    let advice = |text: String| vec![(StepKind::Advice, text)];
     let table = node.relation.as_deref().unwrap_or(&node.kind);
     if busy.work.temporary_blocks > 0.0 {
-        return advice(format!(
+        return format!(
             "it wrote {:.0} blocks of temporary files: more work_mem for this statement, or fewer and narrower rows",
             busy.work.temporary_blocks
-        ));
+        );
     }
     if node.kind == "Foreign Scan" && busy.work.removed >= 10.0 * busy.given().max(1.0) {
         let by = condition(node).unwrap_or("its condition");
-        return advice(format!(
+        return format!(
             "{by} is not sent to the foreign server, which gives all rows: make what it compares with a value before, as functions that are \
              not IMMUTABLE (now()) and operators of other extensions are not sent: column >= (SELECT now() - interval '1 hour'), or a parameter"
-        ));
+        );
     }
     let searches = node.relation.is_some() || node.conditions.contains_key("Join Filter");
     if searches && busy.work.removed >= 10.0 * busy.given().max(1.0) {
         let by = condition(node).unwrap_or("its condition");
-        return advice(format!(
+        return format!(
             "an index that finds the rows which {by} keeps: on what it compares, and in a form that compares columns as they are"
-        ));
+        );
     }
     if busy.reads_many_blocks() {
-        return advice(format!(
+        return format!(
             "{:.0} blocks for {:.0} rows: an index whose leading columns bound the scan, in the order of the conditions; VACUUM or \
              REINDEX where dead or empty pages are in the way; rows that lie together (CLUSTER)",
             busy.work.blocks,
             busy.given() * busy.work.loops
-        ));
+        );
     }
     let is_inner = busy.parent.is_some_and(|parent| {
         parent.kind == "Nested Loop"
@@ -400,11 +398,9 @@ fn steps(busy: &Busy, plan: &Plan) -> Vec<(StepKind, String)> {
                 .is_some_and(|inner| std::ptr::eq(inner, node))
     });
     if busy.work.loops >= OFTEN && within_subplan(&plan.root, node) {
-        return advice(
-            "write the subquery, which is executed for each row, as a join, or as an aggregate that is joined; where it goes over the rows \
+        return "write the subquery, which is executed for each row, as a join, or as an aggregate that is joined; where it goes over the rows \
              before or after the current one, as a window function: sum(…) OVER (ORDER BY …)"
-                .to_owned(),
-        );
+            .to_owned();
     }
     if busy.work.loops >= OFTEN {
         let drives = match is_inner {
@@ -418,12 +414,12 @@ fn steps(busy: &Busy, plan: &Plan) -> Vec<(StepKind, String)> {
             || "what is above it".to_owned(),
             |name| format!("each row of {name}"),
         );
-        return advice(format!(
+        return format!(
             "it is executed for {drives}: have fewer rows there (conditions, or the aggregate before the join), or a join by hash \
              (see whether the planner expects so many rows)"
-        ));
+        );
     }
-    let text = match node.kind.as_str() {
+    match node.kind.as_str() {
         "Sort" | "Incremental Sort" => format!(
             "an index in the order of {}, so that nothing is sorted; or a condition that leaves fewer rows",
             node.sort_key.join(", ")
@@ -445,8 +441,7 @@ fn steps(busy: &Busy, plan: &Plan) -> Vec<(StepKind, String)> {
             plan.root.actual_rows.unwrap_or(0.0)
         ),
         _ => "the functions that it calls for each row: see whether they are needed for so many".to_owned(),
-    };
-    advice(text)
+    }
 }
 
 /// A function in an interpreted language that a node calls.
@@ -515,7 +510,7 @@ mod tests {
         ));
         let text = busiest(&plan).unwrap();
         let expected = format!(
-            "executed once, in 10.00 ms, its plan's busiest nodes were: {} Index Scan on public.file, executed 100 times, \
+            "in an execution of 10.00 ms its plan's busiest nodes were: {} Index Scan on public.file, executed 100 times, \
              80 rows each, 5 more taken away by (f.a = $1); {}",
             tenths(0.9),
             tenths(0.05)
@@ -523,7 +518,7 @@ mod tests {
         assert!(text.starts_with(&expected), "{text}");
         let all = busy(&plan).unwrap();
         assert_eq!(all[0].gone_through(), 8500.0);
-        let step = steps(&all[0], &plan).remove(0).1;
+        let step = step(&all[0], &plan);
         assert!(
             step.contains("for each row of Seq Scan on public.file"),
             "{step}"
@@ -535,7 +530,7 @@ mod tests {
         let of = |root: Node| {
             let plan = plan(root);
             let all = busy(&plan).unwrap();
-            steps(&all[0], &plan).remove(0).1
+            step(&all[0], &plan)
         };
         let discards = of(ran("Seq Scan", (1.0, 3.0, 90_000.0), 9.0, vec![]));
         assert!(
@@ -557,7 +552,7 @@ mod tests {
         let of = |root: Node| {
             let plan = plan(root);
             let all = busy(&plan).unwrap();
-            steps(&all[0], &plan).remove(0).1
+            step(&all[0], &plan)
         };
         let foreign = of(ran("Foreign Scan", (1.0, 200.0, 39_000.0), 9.0, vec![]));
         assert!(

@@ -316,14 +316,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_sessions_that_ended_are_waited_for() {
-        assert_eq!(
-            sessions_left(&[7, 12]),
-            "SELECT count(*) FROM pg_stat_activity WHERE pid = ANY ('{7,12}')"
-        );
-    }
-
-    #[test]
     fn a_library_that_may_not_be_executed_is_put_elsewhere() {
         let noexec = "ERROR: could not load library \"/x/pgassay.so\": /x/pgassay.so: failed to \
                       map segment from shared object";

@@ -132,6 +132,20 @@ fn workers_that_a_scan_brings_go_with_it() {
     assert!((scan.budget_share.unwrap() - 0.9).abs() < 1e-9, "{scan:#?}");
 }
 
+/// A table of these columns, with an index whose first is this one.
+fn indexed(columns: &[&str], first: &str) -> RelationFacts {
+    RelationFacts {
+        columns: columns.iter().map(|column| (*column).to_owned()).collect(),
+        indexes: vec![IndexFacts {
+            name: "public.t_a".into(),
+            first: Some(first.to_owned()),
+            valid: true,
+            ..IndexFacts::default()
+        }],
+        ..RelationFacts::default()
+    }
+}
+
 const NONE: (Vec<(&str, &str, f64)>, &str) = (Vec::new(), "");
 
 #[test]
@@ -157,16 +171,7 @@ fn an_offset_that_passes_over_thousands_is_told_how_to_page() {
 
 #[test]
 fn an_index_that_finds_far_more_than_the_filter_leaves_is_completed() {
-    let facts = RelationFacts {
-        columns: vec!["a".into(), "b".into()],
-        indexes: vec![IndexFacts {
-            name: "public.t_a".into(),
-            first: Some("a".into()),
-            valid: true,
-            ..IndexFacts::default()
-        }],
-        ..RelationFacts::default()
-    };
+    let facts = indexed(&["a", "b"], "a");
     let counted = [("idx_scan", 100.0), ("idx_tup_fetch", 4e6)];
     let findings = found(
         "SELECT",
@@ -183,16 +188,7 @@ fn an_index_that_finds_far_more_than_the_filter_leaves_is_completed() {
 /// A guess of the planner's is no count, and no index can be made on a column of type json.
 #[test]
 fn what_a_filter_leaves_is_counted_or_not_told() {
-    let facts = || RelationFacts {
-        columns: vec!["doc".into(), "carrier".into()],
-        indexes: vec![IndexFacts {
-            name: "public.t_a".into(),
-            first: Some("carrier".into()),
-            valid: true,
-            ..IndexFacts::default()
-        }],
-        ..RelationFacts::default()
-    };
+    let facts = || indexed(&["doc", "carrier"], "carrier");
     let filter = "(((t.doc ->> $1::text) = $2::text) AND (NOT ((t.doc ->> $3::text))::boolean))";
     let scan = || Node {
         rows: 1.0,
