@@ -229,19 +229,11 @@ pub(super) fn is_generic(plan: &Value) -> bool {
     false
 }
 
-/// The side of an outer join that stays, and the one that may be filled with NULLs.
-fn sides(node: &Node) -> Option<(&Node, &Node)> {
-    match (node.join.as_deref()?, node.nodes.as_slice()) {
-        ("Left", [stays, side, ..]) | ("Right", [side, stays, ..]) => Some((stays, side)),
-        _ => None,
-    }
-}
-
 /// Marks outer joins whose nullable side shows nothing in what they hand on, and adds no row to it.
 pub(super) fn mark_unused(root: &mut Node) {
     let mut left = vec![root];
     while let Some(node) = left.pop() {
-        node.unused = sides(node).is_some_and(|(stays, side)| {
+        node.unused = node.sides().is_some_and(|(stays, side)| {
             let of = |key: &str| node.conditions.get(key).map_or("", String::as_str);
             let output = of(OUTPUT);
             // What is computed may be of either side.

@@ -71,7 +71,7 @@ fn between_statements(evidence: &Evidence) -> Option<Observation> {
     });
     let fetched = few.reduce(f64::min).map(|rows| {
         format!(
-            "raise the driver's fetch size, or read without a cursor: {rows:.0} rows come with each FETCH, which is a round trip of its own"
+            "raise the driver's fetch size, or read without a cursor: each FETCH, a round trip of its own, brings {rows:.0} of the rows"
         )
     });
     let seen = Observation::measured(Basis::Statements, Some(share), saw)

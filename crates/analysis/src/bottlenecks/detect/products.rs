@@ -26,34 +26,22 @@ pub(super) fn unneeded(at: &At) -> Option<Shown> {
     }
     let all = at.node.all();
     let joins: Vec<&Node> = all.iter().map(|(_, n)| *n).filter(|n| n.unused).collect();
-    // What the join costs beyond the side that stays.
-    let own = |join: &Node| {
-        let stays = if join.join.as_deref() == Some("Right") {
-            1
-        } else {
-            0
-        };
-        let stays = join.nodes.get(stays).map_or(0.0, |side| at.cost(side));
-        (at.cost(join) - stays).max(0.0)
+    let sides = || joins.iter().filter_map(|join| Some((join, join.sides()?)));
+    // What the joins cost beyond the sides that stay.
+    let own = sides().map(|(join, (stays, _))| (at.cost(join) - at.cost(stays)).max(0.0));
+    let cost = own.sum();
+    let relation = |side: &'_ Node| {
+        side.all()
+            .into_iter()
+            .find_map(|(_, node)| node.relation.clone())
     };
-    let cost = joins.iter().map(|join| own(join)).sum();
-    let tables: Vec<&str> = joins
-        .iter()
-        .filter_map(|join| {
-            let side = join.nodes.get(if join.join.as_deref() == Some("Right") {
-                0
-            } else {
-                1
-            })?;
-            side.all()
-                .into_iter()
-                .find_map(|(_, node)| node.relation.as_deref())
-        })
+    let tables: Vec<String> = sides()
+        .filter_map(|(_, (_, side))| relation(side))
         .collect();
     if tables.is_empty() {
         return None;
     }
-    let (listed, first) = (tables.join(", "), tables[0]);
+    let (listed, first) = (tables.join(", "), &tables[0]);
     Some(Shown {
         cost,
         left: None,

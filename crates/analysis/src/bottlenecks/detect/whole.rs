@@ -135,7 +135,7 @@ fn unites(text: &str) -> bool {
     false
 }
 
-/// UNION of many rows, of which few come out: all are read and held against each other first.
+/// UNION of many rows that finds no duplicates among them.
 pub(super) fn union(at: &At) -> Option<Shown> {
     let node = at.node;
     let below = source(node.nodes.first()?);
@@ -151,7 +151,7 @@ pub(super) fn union(at: &At) -> Option<Shown> {
         return None;
     }
     Some(Shown {
-        cost: at.plan.root.cost,
+        cost: at.cost(node),
         left: None,
         saw: format!(
             "UNION holds {entering:.0} rows against each other, to find duplicates: {left:.0} are left."
