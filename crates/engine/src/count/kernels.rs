@@ -282,7 +282,8 @@ impl Program {
     /// Instructions, exclusive pairs and single atomics of the longer run less the shorter.
     fn difference(&self, form: &str) -> Result<[u64; 3], Failure> {
         let [short, long] = LENGTHS.map(|operations| {
-            let profile = self.profile(&["count", form, &operations.to_string()])?;
+            // As many digits in both: what a start takes depends on how long its words are.
+            let profile = self.profile(&["count", form, &format!("{operations:05}")])?;
             Ok([
                 profile.instructions,
                 profile.exclusive.unwrap_or_default(),
