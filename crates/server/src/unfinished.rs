@@ -41,9 +41,11 @@ pub(super) fn sweep(scratch: &Scratch, temporary: &Path) -> Vec<(PathBuf, Option
     [
         (root.to_path_buf(), "counting-"),
         (root.to_path_buf(), "emulated-"),
+        (root.to_path_buf(), "kernels-"),
         (root.join("extensions"), "building-"),
         (root.join("archives"), ".unpacking-"),
         (temporary.to_path_buf(), "pgassay-perf-"),
+        (temporary.to_path_buf(), "pgassay-query-"),
     ]
     .iter()
     .flat_map(|(parent, prefix)| sweep_in(parent, prefix))
@@ -109,9 +111,11 @@ mod tests {
         let dead = 4_194_305;
         let left = [
             root.join(format!("counting-{dead}-3")),
+            root.join(format!("kernels-{dead}-00c0ffee00c0ffee")),
             root.join(format!("extensions/building-{dead}")),
             root.join(format!("archives/.unpacking-{dead}")),
             temporary.join(format!("pgassay-perf-{dead}-00c0ffee00c0ffee")),
+            temporary.join(format!("pgassay-query-{dead}-00c0ffee00c0ffee")),
         ];
         let held = root.join(format!("counting-{dead}-4"));
         let stay = [
