@@ -103,6 +103,12 @@ pub struct ArmAnalysis {
     /// Settings that were asked for, in the order given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<(String, String)>,
+    /// Variables that were asked for in its environment, as `NAME=VALUE`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub environment: Vec<String>,
+    /// The command that it was started through, as typed; empty where none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub wrap: String,
     /// What it has of each axis that was varied beside clients.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub axes: Vec<AxisValue>,

@@ -67,6 +67,8 @@ pub(crate) fn analyse_within(scope: &Scope) -> Analysis {
                 target: arm.target.clone(),
                 typed: arm.typed.clone(),
                 settings: arm.settings.clone(),
+                environment: arm.environment.clone(),
+                wrap: arm.wrap.clone(),
                 axes: arm.axes.clone(),
                 server: run.servers.get(&index).map(summarise_server),
                 verdict: binary.as_ref().ok().map(|b| verdict(b, run, &host)),

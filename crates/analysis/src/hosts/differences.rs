@@ -62,6 +62,14 @@ const PROPERTIES: &[(&str, Of)] = &[
     ("clock source", |run| run.host.clock_source.clone()),
     ("data directory", |run| run.host.data_device.clone()),
     ("server", |run| Some(server(run)?.version.clone())),
+    ("environment of the server", |run| {
+        let variables = &run.arms.first()?.environment;
+        (!variables.is_empty()).then(|| variables.join(" "))
+    }),
+    ("started through", |run| {
+        let wrap = &run.arms.first()?.wrap;
+        (!wrap.is_empty()).then(|| wrap.clone())
+    }),
     ("executable", |run| Some(server(run)?.executable.clone())),
     ("atomics", |run| {
         Some(run.arms.first()?.verdict.as_ref()?.runs.clone())

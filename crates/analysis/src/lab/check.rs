@@ -182,11 +182,18 @@ fn of_stage(plan: &LabPlan, stage: &StagePlan, say: &mut impl FnMut(String)) {
         ));
     }
     of_hosts(plan, stage, &mut say);
-    if stage.measure != Measure::Compare {
-        let arms = arms.iter().filter_map(|name| plan.arm(name));
-        for arm in arms.filter(|arm| arm.is_given()) {
+    for arm in arms.iter().filter_map(|name| plan.arm(name)) {
+        let (what, gives) = match stage.measure {
+            Measure::Compare => continue,
+            Measure::Run => (arm.is_kept().then_some("CPUs"), "only compare gives"),
+            Measure::Count | Measure::Inspect => (
+                arm.is_given().then_some("an environment, CPUs or a wrap"),
+                "only compare and run give",
+            ),
+        };
+        if let Some(what) = what {
             say(format!(
-                "arm `{}` has an environment, CPUs or a wrap of its own, which only compare gives it",
+                "arm `{}` has {what} of its own, which {gives} it",
                 arm.name
             ));
         }

@@ -88,7 +88,7 @@ pub struct ArmPlan {
     /// Settings, `name=value`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<String>,
-    /// Variables of its environment in comparisons, `NAME=VALUE`.
+    /// Variables of its environment in comparisons and runs, `NAME=VALUE`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub environment: Vec<String>,
     /// The CPUs that it is kept on in comparisons; all where none.
@@ -97,7 +97,7 @@ pub struct ArmPlan {
     /// Instead of numbers of CPUs: which of those that a machine has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placed: Option<Placed>,
-    /// The command that it is started through in comparisons, such as `numactl --interleave=all`; empty
+    /// The command that it is started through in comparisons and runs, such as `numactl --interleave=all`; empty
     /// where none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub wrap: String,
@@ -111,7 +111,12 @@ impl ArmPlan {
 
     /// Whether its CPUs, or how it is started, are its own.
     pub fn is_placed(&self) -> bool {
-        !self.cpus.is_empty() || self.placed.is_some() || !self.wrap.is_empty()
+        self.is_kept() || !self.wrap.is_empty()
+    }
+
+    /// Whether it is kept on CPUs of its own.
+    pub fn is_kept(&self) -> bool {
+        !self.cpus.is_empty() || self.placed.is_some()
     }
 
     /// Whether it differs in more than what is launched.

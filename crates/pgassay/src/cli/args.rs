@@ -6,6 +6,7 @@ use std::sync::Arc;
 use clap::{ArgGroup, Args as ClapArgs, Parser, Subcommand};
 
 use pgassay_model::storage::VolumeLimits;
+use pgassay_server::TargetError;
 use pgassay_server::confinement::Confinement;
 
 use super::axes::AxesArgs;
@@ -184,6 +185,12 @@ pub struct TargetArgs {
     /// A setting for a launched server (repeatable)
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub settings: Vec<String>,
+    /// A variable for a launched server's environment, such as LD_PRELOAD (repeatable)
+    #[arg(long = "env", value_name = "NAME=VALUE")]
+    pub environment: Vec<String>,
+    /// Start a launched server through this command, such as 'numactl --interleave=all'
+    #[arg(long, value_name = "COMMAND")]
+    pub wrap: Option<String>,
     /// Allow load on a running server: says what it will create, and removes it afterwards
     #[arg(long)]
     pub load: bool,
@@ -204,9 +211,9 @@ pub struct TargetArgs {
     /// also base-iops=600,credits=5400000. Reads that reach it are named
     #[arg(long, value_name = "LIMITS", value_parser = super::io::volume)]
     pub volume: Option<VolumeLimits>,
-    /// Environment and CPUs of a launched server; flags of compare.
+    /// The CPUs that a launched server is kept on; a flag of compare.
     #[arg(skip)]
-    pub confinement: Confinement,
+    pub kept_on: Vec<usize>,
     /// What they hold, where several servers share it.
     #[arg(skip)]
     pub dump: Option<Arc<Held>>,
@@ -216,6 +223,15 @@ pub struct TargetArgs {
 }
 
 impl TargetArgs {
+    /// What a launched server is given of the machine.
+    ///
+    /// # Errors
+    /// Where a variable is none, a CPU is not there, or the command can't be executed.
+    pub fn confinement(&self) -> Result<Confinement, TargetError> {
+        let given = Confinement::new("--env", &self.environment, &self.kept_on)?;
+        given.through("--wrap", self.wrap.as_deref().unwrap_or_default())
+    }
+
     /// The same with a workload's settings for a launched server, under the user's own.
     pub fn with_defaults(&self, defaults: &[(&str, impl std::fmt::Display)]) -> Self {
         let mut target = self.clone();
@@ -318,6 +334,7 @@ pub struct AssayArgs {
 Examples:
   pgassay run select-only --clients 1..16*2 --time 2 --trials 12
   pgassay run tpcb-like temp:15 --clients 1..64*2 --set huge_pages=on
+  pgassay run select-only --env LD_PRELOAD=libjemalloc.so.2 --wrap 'chrt --batch 0'
   pgassay run mine.sql@9 --file other.sql@1 --protocol extended --per-statement
   pgassay run select-only --rate 5000 --latency-limit 20
   pgassay run select-only --cpus 1..16*2 --clients 32 a server on so many CPUs; then pgassay fit last

@@ -58,6 +58,15 @@ fn cpus(text: &str) -> Result<Cpus, String> {
 }
 
 impl GivenArgs {
+    /// What the first target alone has.
+    pub fn of_first(environment: &[String], wrap: &str) -> Self {
+        Self {
+            env_a: environment.to_vec(),
+            wrap_a: Some(wrap.to_owned()),
+            ..Self::default()
+        }
+    }
+
     /// The variables of an arm, counted from 0.
     pub fn environment(&self, arm: usize) -> Vec<String> {
         let own = [&self.env_a, &self.env_b, &self.env_c];

@@ -123,6 +123,7 @@ const OF_RUN_CLIENTS: &str = "\
 Examples:
   pgassay run select-only --clients 1..16*2 --time 2 --trials 12
   pgassay run tpcb-like temp:15 --clients 1..64*2 --set huge_pages=on
+  pgassay run select-only --env LD_PRELOAD=libjemalloc.so.2 --wrap 'chrt --batch 0'
   pgassay run mine.sql@9 --file other.sql@1 --protocol extended --per-statement
   pgassay run select-only --rate 5000 --latency-limit 20
   pgassay run select-only --cpus 1..16*2 --clients 32 a server on so many CPUs; then pgassay fit last

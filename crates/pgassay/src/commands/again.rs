@@ -111,6 +111,8 @@ impl Again {
                 let set = |(name, value): &(String, String)| format!("{name}={value}");
                 target.settings = arm.settings.iter().map(set).collect();
             }
+            target.environment.clone_from(&arm.environment);
+            target.wrap = Some(arm.wrap.clone()).filter(|wrap| !wrap.is_empty());
             target.load |= arm.load;
         }
         if target.volume.is_none() {

@@ -120,6 +120,13 @@ fn load(
         None => args.load.workload(&args.workload)?,
         Some(experiment) => experiment.plan().workload.clone(),
     };
+    if args.load.pin.is_some() && target.wrap.is_some() {
+        return Err(Failure::usage(
+            "--pin gives the server the CPUs that the clients leave, and --wrap may choose them, too",
+        )
+        .with_remedy("leave out the one or the other")
+        .into());
+    }
     let request = Request {
         command: "run",
         workload,

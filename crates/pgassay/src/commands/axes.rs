@@ -244,6 +244,7 @@ fn wanted(
         None => {
             let axes = given::asked(&args.axes, args.measure.scale.as_ref());
             given::refuse_many(&axes, 1)?;
+            given::refuse_numa_wrapped(&axes, args.target.wrap.is_some())?;
             axis::product(&axes)
         }
     };
@@ -287,8 +288,12 @@ fn open(
             let typed = Typed {
                 target: target.to_owned(),
                 settings,
+                environment: request.target.environment.clone(),
                 cpus: server.given.cpus.clone(),
-                wrap: server.given.wrap.clone(),
+                wrap: match server.given.wrap.as_str() {
+                    "" => request.target.wrap.clone().unwrap_or_default(),
+                    axis => axis.to_owned(),
+                },
                 ..Typed::default()
             };
             (server.label.clone(), typed)

@@ -230,6 +230,22 @@ pub fn refuse_many(axes: &[Vec<AxisValue>], targets: usize) -> Result<(), Failur
     .with_remedy("vary less at a time"))
 }
 
+/// Refuses `--numa` beside a command of the user's own around every server.
+///
+/// # Errors
+/// Where both are asked for.
+pub fn refuse_numa_wrapped(axes: &[Vec<AxisValue>], wraps: bool) -> Result<(), Failure> {
+    match wraps && axes.iter().flatten().any(|value| value.axis == "numa") {
+        true => Err(Failure::usage(
+            "--numa starts every server through numactl, and --wrap through another command",
+        )
+        .with_remedy(
+            "leave out the one or the other: --wrap 'numactl --membind=0' is a memory policy, too",
+        )),
+        false => Ok(()),
+    }
+}
+
 /// Where a server runs, for an announcement: `: CPUs 0,1, through numactl --membind=0`.
 pub fn placed(cpus: &[usize], wrap: &str) -> String {
     let list: Vec<String> = cpus.iter().map(usize::to_string).collect();

@@ -16,6 +16,7 @@ use pgassay_model::workload::WorkloadPlan;
 use pgassay_observe::{Scene, host};
 use pgassay_pgwire::{Connector, Conninfo, Session};
 use pgassay_server::archive::StandIn;
+use pgassay_server::confinement::Confinement;
 use pgassay_server::inspection::live;
 use pgassay_server::scratch::Scratch;
 use pgassay_server::settings::{Settings, default_shared_buffers};
@@ -79,6 +80,7 @@ impl Subject {
         stop: &Stop,
     ) -> anyhow::Result<Self> {
         let settings = Settings::parse("--set", &flags.settings).map_err(explain)?;
+        let confinement = flags.confinement().map_err(explain)?;
         match spec {
             TargetSpec::Server(_) if flags.from_database.is_some() => Err(Failure::usage(
                 "--from-database makes a copy in a launched server only",
@@ -90,6 +92,15 @@ impl Subject {
                     return Err(Failure::usage("--set changes a launched server only")
                         .with_remedy("set it on the running server yourself, or use a temp target")
                         .into());
+                }
+                if confinement != Confinement::default() {
+                    return Err(Failure::usage(
+                        "--env and --wrap are for a server that pgassay starts, and this one runs already",
+                    )
+                    .with_remedy(
+                        "start it so yourself (a service's Environment=, pg_ctl behind numactl), or use a temp target",
+                    )
+                    .into());
                 }
                 let mut visited = Self::visit(text, flags.is_copy)?;
                 visited.outside = flags.outside.of_running();
@@ -111,7 +122,7 @@ impl Subject {
                     scratch: flags.scratch.clone(),
                     shared_buffers_bytes: Some(default_shared_buffers(memory_bytes)),
                     max_connections: Some(connections.saturating_add(20).max(100)),
-                    confinement: flags.confinement.clone(),
+                    confinement: confinement.clone(),
                     listen: flags.outside.listen.clone(),
                     stop: Some(Arc::clone(stop.flag())),
                     ..LaunchOptions::default()
@@ -137,7 +148,7 @@ impl Subject {
                         "PostgreSQL {} of {}{}{}",
                         installation.version,
                         installation.bin_dir.display(),
-                        match flags.confinement.words() {
+                        match confinement.words() {
                             Some(words) => format!(", {words}"),
                             None => String::new(),
                         },

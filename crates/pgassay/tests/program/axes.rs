@@ -51,6 +51,10 @@ fn a_server_for_each_number_of_cpus_and_each_scale() {
         "1,2",
         "--clients",
         "1,2",
+        "--env",
+        "PGASSAY_TRIED=1",
+        "--wrap",
+        "env",
     ];
     words.extend(SHORT);
     let (document, said) = document(&runs, &words);
@@ -74,7 +78,12 @@ fn a_server_for_each_number_of_cpus_and_each_scale() {
         (&first, &"scale 1, 1 CPU".into())
     );
     // It is on one CPU, and says so.
-    assert!(arms[0]["target"].as_str().unwrap().contains("on CPU "));
+    let target = arms[0]["target"].as_str().unwrap();
+    assert!(target.contains("on CPU "), "{target}");
+    assert!(
+        target.ends_with("with PGASSAY_TRIED=1, through env"),
+        "{target}"
+    );
     assert_eq!(document["run"]["trials_measured"], 2 * values * 2 * 2);
     let courses = document["axes"].as_array().unwrap();
     let of = |axis: &str| courses.iter().filter(|c| c["axis"] == axis).count();

@@ -120,6 +120,31 @@ fn a_wrong_plan_is_refused_with_its_line_before_anything_is_launched() {
     let path = plan(&runs, &library);
     let allowed = runs.run(&["lab", &path, "--dry-run", "--allow-commands"]);
     assert_eq!(allowed.status.code(), Some(0), "{}", text(&allowed.stderr));
+    // What an arm is given stands in the command of either kind of stage, once it is allowed.
+    let given = PLAN.replacen(
+        "target = \"temp\"",
+        "target = \"temp\"\nenvironment = [\"A=1\"]\nwrap = \"env B=2\"",
+        1,
+    );
+    refused(&given, "a server through env B=2", &["--dry-run"]);
+    let kept = given.replacen("wrap", "cpus = [0]\nwrap", 1);
+    refused(
+        &kept,
+        "`with` has CPUs of its own, which only compare gives",
+        &["--check"],
+    );
+    let path = plan(&runs, &given.replace("no-such-workload", "select-only"));
+    let outlined = text(
+        &runs
+            .run(&["lab", &path, "--dry-run", "--allow-commands"])
+            .stdout,
+    );
+    for words in [
+        "--env-a A=1 --wrap-a 'env B=2'",
+        "--env A=1 --wrap 'env B=2'",
+    ] {
+        assert!(outlined.contains(words), "{words}: {outlined}");
+    }
     let output = runs.run(&["lab", "no-such-lab"]);
     assert!(text(&output.stderr).contains("power8"));
     let missing = runs.run(&["lab", "--report", "last"]);

@@ -26,6 +26,7 @@ mod far;
 mod fit;
 mod fleet;
 mod follow;
+mod given;
 mod guard;
 mod guest;
 mod inspect;

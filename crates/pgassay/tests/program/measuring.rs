@@ -57,6 +57,8 @@ fn assay(origin: Origin, typed: &str, settings: &[(&str, &str)]) -> Analysis {
         target: typed.to_owned(),
         typed: typed.to_owned(),
         settings: settings.iter().map(asked).collect(),
+        environment: Vec::new(),
+        wrap: String::new(),
         axes: Vec::new(),
         server: Some(server(origin)),
         binary: Err(String::new()),

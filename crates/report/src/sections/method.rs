@@ -182,17 +182,20 @@ fn facts(analysis: &Analysis) -> Vec<Fact> {
         Fact::new("seed", plan.seed.to_string()).remark("of the order and of the clients' keys"),
     ]);
     facts.extend(load_from(run));
-    for arm in analysis.arms.iter().filter(|a| !a.settings.is_empty()) {
-        let set: Vec<String> = arm
-            .settings
-            .iter()
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
-        let name = match analysis.arms.len() {
-            1 => "settings asked for".to_owned(),
-            _ => format!("settings asked for, {}", arm.label),
+    for arm in &analysis.arms {
+        let set = arm.settings.iter();
+        let set: Vec<String> = set.map(|(name, value)| format!("{name}={value}")).collect();
+        let asked = [
+            ("settings", set.join(", ")),
+            ("environment", arm.environment.join(" ")),
+            ("starting command", arm.wrap.clone()),
+        ];
+        let of = match analysis.arms.len() {
+            1 => String::new(),
+            _ => format!(", {}", arm.label),
         };
-        facts.push(Fact::new(name, set.join(", ")));
+        let asked = asked.into_iter().filter(|(_, value)| !value.is_empty());
+        facts.extend(asked.map(|(what, value)| Fact::new(format!("{what} asked for{of}"), value)));
     }
     facts.extend(
         run.elapsed_seconds

@@ -493,6 +493,8 @@ pub fn assay(clients: &[u32], rounds: u32) -> Analysis {
             target: "temp:15".to_owned(),
             typed: "temp:15".to_owned(),
             settings: vec![("shared_buffers".to_owned(), "8GB".to_owned())],
+            environment: vec!["LD_PRELOAD=libjemalloc.so.2".to_owned()],
+            wrap: "numactl --interleave=all".to_owned(),
             axes: Vec::new(),
             server: Some(server()),
             binary: Ok(binary()),

@@ -179,7 +179,9 @@ fn new(
         typed: shown(&typed.target),
         load: false,
         settings: record::pairs(&typed.settings),
-        axes: Vec::new(),
+        environment: typed.environment.clone(),
+        wrap: typed.wrap.clone(),
+        ..Arm::default()
     });
     let experiment = Experiment::single(arms.collect(), Stage::wire(StageId::Load, plan.clone()));
     let mut header = record::header(SETTINGS, global, experiment);

@@ -95,7 +95,7 @@ pub fn bisect(
         typed: history.given.clone(),
         load: false,
         settings: record::pairs(&args.settings),
-        axes: Vec::new(),
+        ..Arm::default()
     });
     let experiment = Experiment::single(arms.into(), Stage::wire(StageId::Load, plan.clone()));
     let kept = stop.defer();

@@ -452,6 +452,8 @@ fn described(arms: &[(String, Typed)], servers: &mut Servers, load: bool) -> Vec
             typed: shown(&typed.target),
             load,
             settings: record::pairs(&typed.settings),
+            environment: typed.environment.clone(),
+            wrap: typed.wrap.clone(),
             axes: places::values(typed, label),
         }
     });

@@ -15,7 +15,7 @@ use super::load::Load;
 use crate::cli::compare::CompareArgs;
 use crate::cli::measure::Concurrency;
 use crate::commands::buffers::refuse_buffers;
-use crate::commands::given::{Machine, asked, given, placed, refuse_many};
+use crate::commands::given::{Machine, asked, given, placed, refuse_many, refuse_numa_wrapped};
 use crate::commands::subject::explain;
 use crate::terminal::Terminal;
 
@@ -78,12 +78,7 @@ pub fn place(
                 .with_remedy("leave out the one or the other")
         );
     }
-    if args.given.wraps() && varied("numa") {
-        bail!(
-            Failure::usage("--numa starts every server through numactl, and --wrap through another command")
-                .with_remedy("leave out the one or the other: --wrap-a 'numactl --membind=0' is a memory policy, too")
-        );
-    }
+    refuse_numa_wrapped(&axes, args.given.wraps())?;
     if args.dials.pin.is_some() {
         bail!(
             Failure::usage(

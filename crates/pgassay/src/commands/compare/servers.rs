@@ -19,7 +19,6 @@ use pgassay_model::{Failure, Plan};
 use pgassay_observe::{Choice, Scene};
 use pgassay_pgwire::Connector;
 use pgassay_server::TargetSpec;
-use pgassay_server::confinement::Confinement;
 use pgassay_server::extension::Extension;
 use pgassay_server::settings::Settings;
 use pgassay_sys::stop::Stop;
@@ -89,9 +88,9 @@ impl Servers {
             let flags = TargetArgs {
                 target: Some(typed.target.clone()),
                 settings: typed.settings.clone(),
-                confinement: Confinement::new("--env", &typed.environment, &typed.cpus)
-                    .and_then(|given| given.through("--wrap", &typed.wrap))
-                    .map_err(explain)?,
+                environment: typed.environment.clone(),
+                wrap: Some(typed.wrap.clone()),
+                kept_on: typed.cpus.clone(),
                 ..around.common.clone()
             };
             let mut subject = Subject::open(&spec, &flags, share, around.connections, stop)

@@ -22,6 +22,7 @@ use crate::cli::args::GlobalArgs;
 use crate::cli::clients::ClientList;
 use crate::cli::compare::CompareArgs;
 use crate::cli::diagnose::DiagnoseArgs;
+use crate::cli::given::GivenArgs;
 use crate::cli::observe::{ObserveArgs, Observer};
 use crate::cli::slices::SliceArgs;
 use crate::commands::compare::measure;
@@ -62,6 +63,7 @@ pub fn reference(
         arm.target, plan.workload.name
     ));
     let measuring = Measuring {
+        arm,
         plan,
         args,
         load: args.load || arm.load,
@@ -69,7 +71,8 @@ pub fn reference(
     };
     let targets = vec![server.to_owned(), target.clone()];
     let set = vec![typed(&arm.settings), Vec::new()];
-    let compared = measuring.compare(targets, set, true, terminal, stop)?;
+    let given = GivenArgs::of_first(&arm.environment, &arm.wrap);
+    let compared = measuring.compare(targets, (set, given), true, terminal, stop)?;
     let Some(mut reference) = against_reference::of(&compared) else {
         bail!(Failure::partial(
             "no pair of server and reference was measured"
@@ -146,6 +149,14 @@ fn launchable(executable: &Path) -> Option<PathBuf> {
     (bin.is_absolute() && here("postgres") && here("initdb")).then(|| bin.to_owned())
 }
 
+/// `with A=1, through numactl …`: what the server is given beside settings; none where nothing.
+fn given_words(arm: &Arm) -> Option<String> {
+    let with = (!arm.environment.is_empty()).then(|| format!("with {}", arm.environment.join(" ")));
+    let through = (!arm.wrap.is_empty()).then(|| format!("through {}", arm.wrap));
+    let words: Vec<String> = with.into_iter().chain(through).collect();
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
 fn typed(settings: &[(String, String)]) -> Vec<String> {
     let typed = |(name, value): &(String, String)| format!("{name}={value}");
     settings.iter().map(typed).collect()
@@ -153,6 +164,8 @@ fn typed(settings: &[(String, String)]) -> Vec<String> {
 
 /// What all comparisons share.
 struct Measuring<'a> {
+    /// The server.
+    arm: &'a Arm,
     plan: &'a Plan,
     args: &'a DiagnoseArgs,
     load: bool,
@@ -164,7 +177,7 @@ impl Measuring<'_> {
     fn compare(
         &self,
         targets: Vec<String>,
-        set_each: Vec<Vec<String>>,
+        (set_each, given): (Vec<Vec<String>>, GivenArgs),
         observed: bool,
         terminal: &mut Terminal,
         stop: &Stop,
@@ -175,6 +188,7 @@ impl Measuring<'_> {
         let compare = CompareArgs {
             targets,
             set_each,
+            given,
             recorded_load: Some(Box::new(plan.workload.clone())),
             clients: Some(ClientList(vec![plan.max_clients().max(1)])),
             slices: SliceArgs {
@@ -218,6 +232,11 @@ impl Measuring<'_> {
         terminal: &mut Terminal,
         stop: &Stop,
     ) -> anyhow::Result<()> {
+        if let Some(words) = given_words(self.arm) {
+            reference.not_seen.push(format!(
+                "not tried by itself: that the server is started {words}, and the reference is not. pgassay bisect tries it"
+            ));
+        }
         let candidates = reference.candidates();
         if candidates.is_empty() {
             return Ok(());
@@ -268,7 +287,8 @@ impl Measuring<'_> {
     ) -> anyhow::Result<()> {
         let targets = vec![target.to_owned(); groups.len() + 1];
         let set = std::iter::once(Vec::new()).chain(groups.iter().map(|group| typed(group)));
-        match self.compare(targets, set.collect(), false, terminal, stop) {
+        let set = (set.collect(), GivenArgs::default());
+        match self.compare(targets, set, false, terminal, stop) {
             Ok(compared) => against_reference::add(reference, &compared, groups),
             Err(error) if stop.asked() => return Err(error),
             Err(_) if groups.len() > 1 => {

@@ -132,12 +132,15 @@ impl Lowered<'_> {
                 flag(name, setting.clone());
             }
         }
-        if stage.measure == Measure::Compare {
-            let names = [
-                ("--env-a", "--cpus-a", "--wrap-a"),
-                ("--env-b", "--cpus-b", "--wrap-b"),
-                ("--env-c", "--cpus-c", "--wrap-c"),
-            ];
+        if let Measure::Compare | Measure::Run = stage.measure {
+            let names = match stage.measure {
+                Measure::Run => vec![("--env", "", "--wrap")],
+                _ => vec![
+                    ("--env-a", "--cpus-a", "--wrap-a"),
+                    ("--env-b", "--cpus-b", "--wrap-b"),
+                    ("--env-c", "--cpus-c", "--wrap-c"),
+                ],
+            };
             for (arm, (env, cpus, wrap)) in self.arms.iter().zip(names) {
                 for variable in &arm.environment {
                     flag(env, variable.clone());

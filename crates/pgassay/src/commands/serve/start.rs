@@ -182,13 +182,19 @@ fn compared(a: &Recorded, b: &Recorded) -> Result<Startable, Refusal> {
     words.push(format!("--workload={}", workload.name));
     words.push(format!("--scale={}", workload.scale));
     let (mut targets, mut load) = (Vec::new(), false);
-    for (run, flag) in [(a, "--set-a"), (b, "--set-b")] {
+    for (run, side) in [(a, "a"), (b, "b")] {
         let [arm] = run.experiment().arms.as_slice() else {
             return Err(format!("{} has several servers", run.name));
         };
         refuse_secret(arm)?;
         for (name, value) in &arm.settings {
-            words.push(format!("{flag}={name}={value}"));
+            words.push(format!("--set-{side}={name}={value}"));
+        }
+        for variable in &arm.environment {
+            words.push(format!("--env-{side}={variable}"));
+        }
+        if !arm.wrap.is_empty() {
+            words.push(format!("--wrap-{side}={}", arm.wrap));
         }
         targets.push(match arm.typed.as_str() {
             "" => "temp".to_owned(),
@@ -244,6 +250,11 @@ fn executes(runs: &[&Recorded]) -> Vec<(String, String)> {
             all.extend(
                 set.map(|(name, value)| ("setting".to_owned(), format!("{name} = {value}"))),
             );
+            let variables = arm.environment.iter();
+            all.extend(variables.map(|variable| ("variable".to_owned(), variable.clone())));
+            if !arm.wrap.is_empty() {
+                all.push(("command".to_owned(), arm.wrap.clone()));
+            }
         }
         for stage in &run.experiment().stages {
             let workload = &stage.plan.workload;
@@ -316,6 +327,23 @@ mod tests {
 
     fn arm(header: &mut RunHeader) -> &mut Arm {
         &mut header.experiment.arms[0]
+    }
+
+    #[test]
+    fn what_a_server_was_given_is_given_again_and_shown() {
+        let given = recorded("run", |header| {
+            arm(header).environment = vec!["A=1".to_owned()];
+            arm(header).wrap = "numactl --membind=0".to_owned();
+        });
+        let plain = recorded("run", |_| {});
+        let compared = startable(Wanted::Compare, &[plain, given]).unwrap();
+        for word in ["--env-b=A=1", "--wrap-b=numactl --membind=0"] {
+            assert!(compared.words.iter().any(|held| held == word), "{word}");
+        }
+        for (what, of) in [("variable", "A=1"), ("command", "numactl --membind=0")] {
+            let held = (what.to_owned(), of.to_owned());
+            assert!(compared.executes.contains(&held), "{what}");
+        }
     }
 
     #[test]
