@@ -181,13 +181,14 @@ impl<'a> RunEvidence<'a> {
 
     /// The share of the CPUs that was busy, or stolen: of the machine's, or of the quota that
     /// server and client have, whichever is nearer to full. Much work of others counts for
-    /// nothing: it would give way to the server, or may be gone next time. None where the server's
-    /// CPUs are not seen.
+    /// nothing: it would give way to the server, or may be gone next time. So does work that the load can't
+    /// have caused, since it is more than its own: there is no more of it where the load is larger. None where
+    /// the server's CPUs are not seen.
     fn busy(&self) -> Option<f64> {
         let cpus = f64::from(self.host.cpus?);
         let machine = self.point.estimate(metrics::MACHINE_CPUS)?.estimate;
         let others = self.other_cpus()?;
-        let counted = if others > OTHERS * cpus {
+        let counted = if others > OTHERS * cpus || others > machine - others {
             machine - others
         } else {
             machine

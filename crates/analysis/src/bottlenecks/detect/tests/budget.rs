@@ -291,6 +291,26 @@ fn a_gain_is_no_more_than_the_cpus_have_room_for() {
     );
 }
 
+/// Commits that sleep leave the machine with what it does by itself, which more of them would not add to.
+#[test]
+fn what_the_load_cant_have_caused_does_not_grow_with_it() {
+    const SLEEP: &[(&str, &str, f64)] = &[("IO", "WALSync", 7.8)];
+    let found = found(&Seen {
+        on_cpu: 0.03,
+        ready: 0.0,
+        idle: 0.0,
+        waits: SLEEP,
+        busy: 0.33,
+        ..QUIET
+    });
+    let seen = one(&found, "wal-flush");
+    // A tenth of a CPU is the clients': it is (0.03 + 0.1) / 2 that grows, not 0.33 / 2.
+    assert!(
+        (seen.gain_at_most.unwrap() - 0.935).abs() < 1e-9,
+        "{seen:#?}"
+    );
+}
+
 /// A process that starts faults on each of its pages: larger pages are no remedy.
 #[test]
 fn page_faults_of_processes_that_come_and_go_are_a_symptom() {
