@@ -5,6 +5,7 @@
 
 mod alternatives;
 mod amounts;
+mod arms;
 mod blockers;
 mod bodies;
 mod build;
@@ -142,6 +143,7 @@ const FUNCTIONS: &[&[Detector]] = &[
     estimates::DETECTORS,
     late::DETECTORS,
     alternatives::DETECTORS,
+    arms::DETECTORS,
     shapes::DETECTORS,
     spilling::DETECTORS,
     objects::DETECTORS,

@@ -1,0 +1,135 @@
+//! Conditions that write out each of many values as an arm of its own.
+
+use super::hits::{Hit, Part, joined, weighty};
+use super::{Detector, run, tenths};
+use crate::bottlenecks::evidence::Evidence;
+use crate::bottlenecks::finding::{Confidence, Observation, StepKind};
+use crate::profile::Work;
+
+pub(super) const DETECTORS: &[Detector] = &[run("or-of-many", or_of_many)];
+
+/// Arms of one shape from which on they are a list of values.
+const MANY: usize = 8;
+/// The share of the CPU samples in parser and planner from which on that is what the time goes to.
+const NOTABLE: f64 = 0.15;
+
+/// Arms of one shape, one after the other.
+#[derive(Debug, PartialEq, Eq)]
+struct Arms {
+    /// How many can be seen: of a long statement only the beginning is kept.
+    number: usize,
+    /// What each compares, by its names.
+    columns: Vec<String>,
+}
+
+/// An arm without its parentheses and the numbers of its parameters.
+fn shape(arm: &str) -> String {
+    let kept = arm
+        .chars()
+        .filter(|c| !c.is_ascii_digit() && !"()".contains(*c));
+    kept.collect::<String>().trim().to_ascii_lowercase()
+}
+
+/// The columns that an arm compares with something for equality.
+fn columns(shape: &str) -> Vec<String> {
+    let named = |side: &str| {
+        let name = side.trim();
+        let is_name = |c: char| c.is_alphanumeric() || "_.\"".contains(c);
+        (!name.is_empty() && name.chars().all(is_name)).then(|| {
+            let own = name.rsplit('.').next().unwrap_or(name);
+            own.to_owned()
+        })
+    };
+    let sides = shape.split(" and ").filter_map(|part| part.split_once('='));
+    sides.filter_map(|(left, _)| named(left)).collect()
+}
+
+/// The longest stretch of arms of one shape. The first one stands behind the statement's beginning, and the
+/// last before its end, so that only those between them are compared.
+fn arms(text: &str) -> Option<Arms> {
+    let lower = text.to_ascii_lowercase();
+    let pieces: Vec<String> = lower.split(" or ").map(shape).collect();
+    let between = pieces.get(1..pieces.len().saturating_sub(1))?;
+    let longest = between
+        .chunk_by(|a, b| a == b)
+        .max_by_key(|same| same.len())?;
+    let columns = columns(longest.first()?);
+    (longest.len() >= MANY && !columns.is_empty()).then_some(Arms {
+        number: longest.len() + 2,
+        columns,
+    })
+}
+
+fn or_of_many(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let profile = evidence.profile?;
+    let within = |work| profile.within(work).unwrap_or(0.0);
+    let share = (within(Work::Planning) + within(Work::Parsing)).min(1.0);
+    if !profile.shows(share, NOTABLE) {
+        return None;
+    }
+    let hits = weighty(&run).filter_map(|statement| {
+        let Arms { number, columns } = arms(&statement.text)?;
+        let cut = if statement.text.ends_with('…') { " or more" } else { "" };
+        let given: Vec<String> = (1..=columns.len()).map(|n| format!("${n}")).collect();
+        let instead = match &columns[..] {
+            [column] => format!("{column} = ANY ($1), with one array of all values"),
+            _ => format!(
+                "JOIN unnest({}) AS given ({}) USING ({}), with an array for each column; or JOIN (VALUES …)",
+                given.join(", "),
+                columns.join(", "),
+                columns.join(", ")
+            ),
+        };
+        Some(Hit {
+            statement,
+            part: Part::of_samples(statement, share),
+            left: None,
+            saw: format!(
+                "A condition has {number}{cut} arms of one shape, joined by OR ({}): each is parsed, planned and looked up by itself.",
+                columns.join(", ")
+            ),
+            confidence: Confidence::High,
+            evidence: vec![format!("{} in parser and planner, with what they call", tenths(share))],
+            steps: vec![(StepKind::Advice, instead)],
+        })
+    });
+    joined(&run, hits.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn statement(arm: impl Fn(usize) -> String, number: usize, end: &str) -> String {
+        let arms: Vec<String> = (0..number).map(arm).collect();
+        format!("SELECT qty FROM stock WHERE {}{end}", arms.join(" OR "))
+    }
+
+    #[test]
+    fn arms_of_one_shape_are_a_list_of_values() {
+        let pair = |n: usize| {
+            format!(
+                "(warehouse = ${} AND s.sku = ${} + ${})",
+                3 * n + 1,
+                3 * n + 2,
+                3 * n + 3
+            )
+        };
+        let seen = arms(&statement(pair, 20, " OR (warehouse = $61 AND sk…")).unwrap();
+        assert_eq!(seen.columns, ["warehouse", "sku"]);
+        assert_eq!(seen.number, 21);
+        let one = arms(&statement(|n| format!("id = ${n}"), 12, " ORDER BY id")).unwrap();
+        assert_eq!((one.number, &one.columns[..]), (12, &["id".to_owned()][..]));
+    }
+
+    #[test]
+    fn a_few_and_such_as_differ_are_none() {
+        assert_eq!(arms(&statement(|n| format!("id = ${n}"), 9, "")), None);
+        let differ = |n: usize| format!("{} = ${n}", ["a", "b", "c"][n % 3]);
+        assert_eq!(arms(&statement(differ, 30, "")), None);
+        assert_eq!(arms("SELECT 1"), None);
+        assert_eq!(arms(""), None);
+        assert_eq!(arms(&" OR ".repeat(40)), None);
+    }
+}
