@@ -24,6 +24,9 @@ pub struct Described {
     pub anonymised: bool,
     /// The tables.
     pub tables: Vec<Table>,
+    /// Partitioned tables that are not among them: their partitions are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub partitioned: Vec<Partitioned>,
     /// What the data will not have, in sentences.
     pub lacks: Vec<String>,
 }
@@ -58,6 +61,17 @@ impl Table {
     pub fn place(&self, column: &str) -> Option<usize> {
         self.columns.iter().position(|c| c.name == column)
     }
+}
+
+/// A table whose rows are those of other tables.
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+pub struct Partitioned {
+    /// Its schema.
+    pub schema: String,
+    /// Its name.
+    pub name: String,
+    /// Schema and name of each partition that has rows of its own.
+    pub leaves: Vec<(String, String)>,
 }
 
 /// A column, as `pg_stats` has it.

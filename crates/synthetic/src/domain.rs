@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::described::Point;
+use crate::order::of_texts;
 use crate::parts::{Wanted, parts, prepare};
 use crate::scale::{Number, Scale};
 
@@ -17,6 +18,8 @@ pub struct Domain {
     distinct: u64,
     rows: u64,
     known: HashMap<String, u64>,
+    /// The domains that this one is put together of, each with the number of its first value.
+    joined: Vec<(u64, Arc<Domain>)>,
 }
 
 /// One known value, or made-up ones between two.
@@ -67,12 +70,78 @@ impl Domain {
             distinct: first,
             rows: start,
             known: HashMap::new(),
+            joined: Vec::new(),
         };
         let ones = domain.cells.iter().filter(|cell| cell.high.is_none());
         domain.known = ones
             .map(|cell| (domain.value(cell.first), cell.first))
             .collect();
         domain
+    }
+
+    /// The values of several, one domain behind the other: of a column of all partitions of a table. What more than
+    /// one of them has is there more than once.
+    pub fn joined(mut parts: Vec<Arc<Domain>>) -> Arc<Self> {
+        if parts.len() == 1 {
+            return parts.remove(0);
+        }
+        let scale = parts
+            .first()
+            .map_or(Scale::Number(Number::Integer), |part| {
+                part.root().scale.clone()
+            });
+        // In the order of their values, where they have one.
+        parts.sort_by(|a, b| {
+            let (a, b) = (a.value(0), b.value(0));
+            match scale.distance(&b, &a) {
+                Some(ahead) => ahead.total_cmp(&0.0),
+                None => a.cmp(&b),
+            }
+        });
+        let mut whole = Self {
+            scale,
+            parent: None,
+            cells: Vec::new(),
+            distinct: 0,
+            rows: 0,
+            known: HashMap::new(),
+            joined: Vec::with_capacity(parts.len()),
+        };
+        for part in parts {
+            let moved = |cell: &Cell| Cell {
+                first: cell.first + whole.distinct,
+                start: cell.start + whole.rows,
+                ..cell.clone()
+            };
+            whole.cells.extend(part.cells.iter().map(moved));
+            let first = whole.distinct;
+            whole.distinct += part.distinct;
+            whole.rows += part.rows;
+            whole.joined.push((first, part));
+        }
+        Arc::new(whole)
+    }
+
+    /// The number of a value of one of the domains that this one is put together of.
+    pub fn number_in(&self, part: &Arc<Domain>, number: u64) -> u64 {
+        let of = |(_, one): &&(u64, Arc<Domain>)| Arc::ptr_eq(one, part);
+        self.joined.iter().find(of).map_or(0, |(first, _)| *first) + number
+    }
+
+    /// What tells a value from others: its number, or where values may be there more than once its text's hash.
+    pub fn identity(&self, number: u64) -> u64 {
+        match self.root().joined.is_empty() {
+            true => number,
+            false => of_texts(std::iter::once(self.value(number))),
+        }
+    }
+
+    fn root(&self) -> &Self {
+        let mut root = self;
+        while let Some(parent) = &root.parent {
+            root = parent;
+        }
+        root
     }
 
     /// So many numbers, each as often as another.
@@ -125,6 +194,11 @@ impl Domain {
 
     /// A value.
     pub fn value(&self, number: u64) -> String {
+        if !self.joined.is_empty() {
+            let at = self.joined.partition_point(|(first, _)| *first <= number);
+            let (first, part) = &self.joined[at.saturating_sub(1)];
+            return part.value(number - first);
+        }
         let at = self
             .cells
             .partition_point(|cell| cell.first + cell.count <= number);
@@ -148,10 +222,10 @@ impl Domain {
         if let Some(number) = self.known.get(value) {
             return *number;
         }
-        let mut root = self;
-        while let Some(parent) = &root.parent {
-            root = parent;
+        if !self.joined.is_empty() {
+            return self.near_of_joined(value);
         }
+        let root = self.root();
         let is_before = |number: u64| {
             let there = self.value(number);
             match root.scale.distance(&there, value) {
@@ -168,6 +242,25 @@ impl Domain {
             }
         }
         low
+    }
+
+    /// The nearest of what each of the joined domains has; of texts the last that does not lie behind it.
+    fn near_of_joined(&self, value: &str) -> u64 {
+        let mut nearest: Option<(f64, u64)> = None;
+        for (first, part) in &self.joined {
+            let number = part.near(value);
+            let there = part.value(number);
+            let apart = match self.scale.distance(&there, value) {
+                _ if there == value => 0.0,
+                Some(distance) => distance.abs(),
+                None if part.value(0).as_str() <= value => 1.0,
+                None => 2.0,
+            };
+            if nearest.is_none_or(|(least, _)| apart <= least) {
+                nearest = Some((apart, first + number));
+            }
+        }
+        nearest.map_or(0, |(_, number)| number)
     }
 
     /// The shares of the rows that values have: each with how many have it.

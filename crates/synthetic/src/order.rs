@@ -133,6 +133,14 @@ pub fn kept(correlation: f64, values: impl Iterator<Item = (f64, f64)>) -> f64 {
     kept.clamp(-1.0, 1.0)
 }
 
+/// A hash of texts.
+pub fn of_texts(texts: impl Iterator<Item = String>) -> u64 {
+    texts.fold(0, |sum, text| {
+        text.bytes()
+            .fold(hash(sum), |sum, byte| hash(sum ^ u64::from(byte)))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

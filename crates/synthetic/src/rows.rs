@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::described::Table;
 use crate::domain::Domain;
-use crate::order::{Order, hash, kept, share};
+use crate::order::{Order, hash, kept, of_texts, share};
 use crate::spread::Spread;
 
 /// The combinations that a foreign key of several columns refers to.
@@ -239,7 +239,7 @@ impl<'a> Rows<'a> {
     }
 
     fn is_new(&mut self, numbers: &[Option<u64>]) -> bool {
-        let seed = self.made.seed;
+        let (seed, domains) = (self.made.seed, &self.made.domains);
         self.watched.iter_mut().all(|(columns, seen)| {
             let mut sum = seed;
             for column in columns.iter() {
@@ -247,7 +247,7 @@ impl<'a> Rows<'a> {
                 let Some(number) = numbers[*column] else {
                     return true;
                 };
-                sum = hash(sum ^ number);
+                sum = hash(sum ^ domains[*column].identity(number));
             }
             seen.insert(sum)
         })
@@ -425,13 +425,6 @@ impl Later {
         }
         true
     }
-}
-
-fn of_texts(texts: impl Iterator<Item = String>) -> u64 {
-    texts.fold(0, |sum, text| {
-        text.bytes()
-            .fold(hash(sum), |sum, byte| hash(sum ^ u64::from(byte)))
-    })
 }
 
 impl Single {

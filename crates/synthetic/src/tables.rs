@@ -13,6 +13,8 @@ use crate::scale::Scale;
 /// Rows of a table whose combinations are kept in memory, as a foreign key of several columns refers to them.
 const MOST_REFERRED: u64 = 20_000_000;
 
+const UNKNOWN: &str = "the table that the foreign key refers to is not known, or is empty";
+
 /// All tables.
 #[derive(Debug)]
 pub struct SyntheticData<'a> {
@@ -26,7 +28,8 @@ type Name<'a> = (&'a str, &'a str);
 
 struct Making<'a> {
     described: &'a Described,
-    tables: BTreeMap<Name<'a>, usize>,
+    /// The tables of each name: one, or the partitions of a table.
+    tables: BTreeMap<Name<'a>, Vec<usize>>,
     domains: BTreeMap<(usize, usize), Arc<Domain>>,
     lacks: Vec<String>,
 }
@@ -35,14 +38,37 @@ impl<'a> SyntheticData<'a> {
     /// Makes the values of all columns, and the combinations that are referred to.
     pub fn new(described: &'a Described) -> Self {
         let named = described.tables.iter().enumerate();
+        let mut tables: BTreeMap<Name<'a>, Vec<usize>> = named
+            .map(|(at, table)| ((table.schema.as_str(), table.name.as_str()), vec![at]))
+            .collect();
+        for whole in &described.partitioned {
+            let leaves = whole.leaves.iter();
+            let leaves = leaves.filter_map(|(schema, name)| tables.get(&(&**schema, &**name)));
+            // An empty one has no value to refer to.
+            let leaves = leaves
+                .flatten()
+                .copied()
+                .filter(|at| described.tables[*at].scaled(described.share) > 0);
+            let leaves: Vec<usize> = leaves.collect();
+            tables.insert((whole.schema.as_str(), whole.name.as_str()), leaves);
+        }
         let mut making = Making {
             described,
-            tables: named
-                .map(|(at, table)| ((table.schema.as_str(), table.name.as_str()), at))
-                .collect(),
+            tables,
             domains: BTreeMap::new(),
             lacks: Vec::new(),
         };
+        for table in &described.tables {
+            let single = table
+                .foreign
+                .iter()
+                .filter(|foreign| foreign.columns.len() == 1);
+            for foreign in single {
+                if making.of(foreign).is_empty() {
+                    making.lacks.push(lack(table, foreign, UNKNOWN));
+                }
+            }
+        }
         let mut made: Vec<Made<'a>> = Vec::new();
         for (at, table) in described.tables.iter().enumerate() {
             let domains =
@@ -98,10 +124,17 @@ enum State {
 }
 
 impl<'a> Making<'a> {
-    fn of(&self, foreign: &'a Foreign) -> Option<usize> {
-        self.tables
-            .get(&(foreign.schema.as_str(), foreign.table.as_str()))
-            .copied()
+    /// The tables that have the rows that a foreign key refers to.
+    fn of(&self, foreign: &'a Foreign) -> &[usize] {
+        let name = (foreign.schema.as_str(), foreign.table.as_str());
+        self.tables.get(&name).map_or(&[], Vec::as_slice)
+    }
+
+    /// The columns of that name of these tables, if all have one.
+    fn columns(&self, tables: &[usize], name: &str) -> Option<Vec<(usize, usize)>> {
+        let place = |at: &usize| Some((*at, self.described.tables[*at].place(name)?));
+        let columns: Option<Vec<_>> = tables.iter().map(place).collect();
+        columns.filter(|columns| !columns.is_empty())
     }
 
     /// The values of a column; `path` is of those that refer to it and are being made.
@@ -121,11 +154,19 @@ impl<'a> Making<'a> {
             let [name] = foreign.columns.as_slice() else {
                 return None;
             };
-            let there = self.of(foreign).filter(|_| *name == described.name)?;
-            let place = self.described.tables[there].place(&foreign.referenced[0])?;
-            (!path.contains(&(there, place))).then_some((there, place))
+            let there = self.of(foreign);
+            let columns = (*name == described.name)
+                .then(|| self.columns(there, &foreign.referenced[0]))
+                .flatten()?;
+            let is_underway = columns.iter().any(|column| path.contains(column));
+            (!is_underway).then_some(columns)
         });
-        let parent = referred.map(|(there, place)| self.domain(there, place, path));
+        let parent = referred.map(|columns| {
+            let parts = columns
+                .into_iter()
+                .map(|(there, place)| self.domain(there, place, path));
+            Domain::joined(parts.collect())
+        });
         path.pop();
         let all_rows = of.scaled(self.described.share);
         let nulls = if described.not_null {
@@ -178,58 +219,64 @@ impl<'a> Making<'a> {
             .iter()
             .filter(|foreign| foreign.columns.len() > 1)
         {
-            let mut lacks = |why: &str| {
-                self.lacks.push(format!(
-                    "{}.{} ({}): {why}",
-                    table.schema,
-                    table.name,
-                    foreign.columns.join(", ")
-                ));
-            };
-            let Some(there) = self
-                .tables
-                .get(&(foreign.schema.as_str(), foreign.table.as_str()))
-                .copied()
-            else {
-                lacks("the table that the foreign key refers to is not known");
+            let lack = |why: &str| lack(table, foreign, why);
+            let there = self.of(foreign).to_vec();
+            if there.is_empty() {
+                self.lacks.push(lack(UNKNOWN));
                 continue;
-            };
+            }
             let places: Option<Vec<usize>> = foreign
                 .columns
                 .iter()
                 .map(|column| table.place(column))
                 .collect();
-            let referred: Option<Vec<usize>> = foreign
+            let referred: Option<Vec<Vec<(usize, usize)>>> = foreign
                 .referenced
                 .iter()
-                .map(|column| self.described.tables[there].place(column))
+                .map(|column| self.columns(&there, column))
                 .collect();
             let (Some(places), Some(referred)) = (places, referred) else {
-                lacks("the foreign key has columns that are not made");
+                self.lacks
+                    .push(lack("the foreign key has columns that are not made"));
                 continue;
             };
-            if made[there].rows > MOST_REFERRED {
-                lacks(
-                    "a foreign key of several columns refers to too many rows; make a smaller share",
-                );
+            if there.iter().map(|at| made[*at].rows).sum::<u64>() > MOST_REFERRED {
+                self.lacks.push(lack("a foreign key of several columns refers to too many rows; make a smaller share"));
                 continue;
             }
-            if state[there] == State::Underway {
-                lacks("foreign keys of several columns go in a circle");
+            if there.iter().any(|at| state[*at] == State::Underway) {
+                self.lacks
+                    .push(lack("foreign keys of several columns go in a circle"));
                 continue;
             }
-            self.refer(there, made, state);
-            let mut rows = Rows::new(made[there].clone());
-            let mut tuples = Vec::new();
-            while let Some(numbers) = rows.next_numbers() {
-                let tuple: Option<Vec<u64>> =
-                    referred.iter().map(|place| numbers[*place]).collect();
-                tuples.extend(tuple);
+            for at in &there {
+                self.refer(*at, made, state);
             }
-            let domains = referred
+            let mut parts: Vec<Rows<'_>> = there
                 .iter()
-                .map(|place| Arc::clone(&rows.domains()[*place]))
+                .map(|at| Rows::new(made[*at].clone()))
                 .collect();
+            let domains: Vec<Arc<Domain>> = referred
+                .iter()
+                .map(|columns| {
+                    let of = |(part, (_, place)): (&Rows<'_>, &(usize, usize))| {
+                        Arc::clone(&part.domains()[*place])
+                    };
+                    Domain::joined(parts.iter().zip(columns).map(of).collect())
+                })
+                .collect();
+            let mut tuples = Vec::new();
+            for (n, part) in parts.iter_mut().enumerate() {
+                while let Some(numbers) = part.next_numbers() {
+                    let number = |(columns, domain): (&Vec<(usize, usize)>, &Arc<Domain>)| {
+                        let place = columns[n].1;
+                        Some(domain.number_in(&part.domains()[place], numbers[place]?))
+                    };
+                    let tuple: Option<Vec<u64>> =
+                        referred.iter().zip(&domains).map(number).collect();
+                    tuples.extend(tuple);
+                }
+            }
             let tuples = fewer(&made[at], &places, tuples);
             made[at].references.push(Reference {
                 places,
@@ -241,6 +288,11 @@ impl<'a> Making<'a> {
         }
         state[at] = State::Done;
     }
+}
+
+fn lack(table: &Table, foreign: &Foreign, why: &str) -> String {
+    let columns = foreign.columns.join(", ");
+    format!("{}.{} ({columns}): {why}", table.schema, table.name)
 }
 
 /// Of the combinations as many as the referring table has different ones, by its column with the most values.

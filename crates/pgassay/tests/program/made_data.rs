@@ -54,7 +54,34 @@ const STATEMENTS: [&str; 8] = [
     "SELECT id FROM orders WHERE at BETWEEN '2024-01-10 00:00:00+00' AND '2024-01-10 03:00:00+00'",
 ];
 
+/// Partitioned by a list, by a range, and in two levels; keys of one and of several columns refer to them, also from partitions,
+/// and one to its own table.
+const PARTITIONED: [&str; 15] = [
+    "CREATE TABLE region (code text PRIMARY KEY, name text) PARTITION BY LIST (code)",
+    "CREATE TABLE region_a PARTITION OF region FOR VALUES IN ('at', 'de', 'it')",
+    "CREATE TABLE region_b PARTITION OF region FOR VALUES IN ('ch', 'fr')",
+    "CREATE TABLE account (id int PRIMARY KEY, region text REFERENCES region, parent int REFERENCES account) PARTITION BY RANGE (id)",
+    "CREATE TABLE account_1 PARTITION OF account FOR VALUES FROM (1) TO (3001)",
+    "CREATE TABLE account_2 PARTITION OF account FOR VALUES FROM (3001) TO (5001)",
+    "CREATE TABLE account_3 PARTITION OF account FOR VALUES FROM (5001) TO (9001)",
+    "CREATE TABLE booking (id int, day date, account int REFERENCES account, PRIMARY KEY (day, id)) PARTITION BY RANGE (day)",
+    "CREATE TABLE booking_1 PARTITION OF booking FOR VALUES FROM ('2026-01-01') TO ('2026-02-01') PARTITION BY LIST (day)",
+    "CREATE TABLE booking_1_rest PARTITION OF booking_1 DEFAULT",
+    "CREATE TABLE booking_2 PARTITION OF booking FOR VALUES FROM ('2026-02-01') TO ('2026-03-01')",
+    "CREATE TABLE note (booking int, day date, n int, PRIMARY KEY (day, booking, n), FOREIGN KEY (day, booking) REFERENCES booking)",
+    "INSERT INTO region VALUES ('at', 'a'), ('ch', 'c'), ('de', 'd'), ('fr', 'f'), ('it', 'i'); \
+     INSERT INTO account SELECT g, (ARRAY['at', 'ch', 'de', 'de', 'de', 'it'])[1 + g % 6], CASE WHEN g % 3 = 0 THEN 1 + g / 2 END \
+     FROM generate_series(1, 8000) g",
+    "INSERT INTO booking SELECT g, date '2026-01-01' + g % 58, 1 + (7999 * random() ^ 2)::int FROM generate_series(1, 9000) g; \
+     INSERT INTO note SELECT id, day, n FROM booking, generate_series(1, 2) n WHERE id % 3 = 0",
+    "VACUUM ANALYZE",
+];
+
 fn shop() -> Server {
+    filled(&TABLES)
+}
+
+fn filled(tables: &[&str]) -> Server {
     let server = Server::start(
         HBA,
         &[
@@ -68,7 +95,7 @@ fn shop() -> Server {
     session
         .execute("CREATE EXTENSION pg_stat_statements")
         .unwrap();
-    for statement in TABLES {
+    for statement in tables {
         session
             .execute(statement)
             .unwrap_or_else(|error| panic!("{statement}: {error}"));
@@ -361,4 +388,93 @@ fn a_share_without_texts_is_made_and_a_workload_finds_its_values() {
         run.to_string().contains("data made from the statistics of"),
         "{run:#}"
     );
+}
+
+#[test]
+fn foreign_keys_refer_to_partitioned_tables() {
+    let server = filled(&PARTITIONED);
+    let folder = Folder::new("partitioned");
+    let dir = folder.0.as_path();
+    let mut original = connect(&server.owner().with_dbname("shop")).unwrap();
+    let statistics = take(&server, dir, &[]);
+    let (cluster, differs) = laid(&statistics, dir);
+    assert_eq!(differs, Vec::<String>::new());
+    let mut made = of(&cluster);
+    for question in [
+        "SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND convalidated",
+        "SELECT string_agg(t || ' ' || n, ', ' ORDER BY t) FROM (SELECT tableoid::regclass::text AS t, count(*) AS n FROM account GROUP BY 1 \
+         UNION ALL SELECT tableoid::regclass::text, count(*) FROM booking GROUP BY 1 UNION ALL SELECT 'note', count(*) FROM note) AS x",
+        "SELECT count(*) FROM account a JOIN account p ON p.id = a.parent",
+        "SELECT count(*) FROM note JOIN booking ON id = booking AND booking.day = note.day",
+        "SELECT count(*) / 100 FROM account JOIN region ON code = region WHERE code = 'de'",
+    ] {
+        assert_eq!(
+            ask(&mut original, question),
+            ask(&mut made, question),
+            "{question}"
+        );
+    }
+    // Each of three quarters of the accounts' range has the bookings that it had: they are skewed over all partitions.
+    for below in [2000, 4000, 6000] {
+        let question = format!("SELECT count(*) FROM booking WHERE account <= {below}");
+        let (there, here) = (
+            number(&mut original, &question),
+            number(&mut made, &question),
+        );
+        assert!(
+            (there - here).abs() < 0.03 * 9000.0,
+            "{below}: {there} and {here}"
+        );
+    }
+    for statement in [
+        "SELECT pg_stat_statements_reset()",
+        "SELECT id FROM booking WHERE account = 7 AND day = '2026-01-08'",
+    ] {
+        original.execute(statement).unwrap();
+    }
+    let of_shop = target(&server);
+    let words = [
+        "workload",
+        "from-statements",
+        &of_shop,
+        "--to",
+        "mine.sql",
+        "--force",
+        "--json",
+    ];
+    // Drawn from the data that is made, and from the tables themselves.
+    for (more, session) in [
+        (&["--statistics", "shop.statistics"][..], &mut made),
+        (&[], &mut original),
+    ] {
+        let drawn = json(&[&words[..], more].concat(), dir);
+        let scripts = drawn["scripts"].as_array().unwrap();
+        assert!(
+            scripts
+                .iter()
+                .any(|one| one["first"].as_str().unwrap().contains("FROM booking")),
+            "{drawn:#}"
+        );
+        let script = fs::read_to_string(dir.join("mine.sql")).unwrap();
+        let (mut rows, mut found) = (0, 0);
+        for row in script.lines().filter(|line| line.contains("'2026-")) {
+            let row = row.trim().trim_end_matches('\\').trim();
+            let Some((account, day)) = row.split_once(' ') else {
+                panic!("{row}")
+            };
+            let question = format!(
+                "SELECT count(*) > 0 FROM booking WHERE account = {account} AND day = {day}"
+            );
+            (rows, found) = (
+                rows + 1,
+                found + usize::from(ask(session, &question) == "t"),
+            );
+        }
+        // All partitions have some.
+        let both = script.contains("'2026-01") && script.contains("'2026-02");
+        assert!(
+            both && rows > 100 && found * 10 > rows * 9,
+            "{found} of {rows}"
+        );
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pgassay_model::Failure;
 use pgassay_pgwire::{QueryError, Session};
-use pgassay_synthetic::described::{Column, Described, Foreign, Point, SCHEMA, Table};
+use pgassay_synthetic::described::{Column, Described, Foreign, Partitioned, Point, SCHEMA, Table};
 use pgassay_sys::stop::Stop;
 use pgassay_text::quote::quote_literal;
 
@@ -52,6 +52,7 @@ pub(super) fn describe(session: &mut Session, stop: &Stop) -> anyhow::Result<Des
             ..table
         });
     }
+    described.partitioned = partitioned(session)?;
     let referring = referring(&described, &reads);
     for at in 0..reads.len() {
         for place in 0..reads[at].len() {
@@ -166,6 +167,28 @@ fn tables(
         ));
     }
     Ok(tables)
+}
+
+/// The tables whose rows are those of their partitions, without those partitioned by a hash, which [`tables`] has whole.
+fn partitioned(session: &mut Session) -> Result<Vec<Partitioned>, QueryError> {
+    let rows = session.rows(
+        "SELECT n.nspname, c.relname, to_json(ARRAY(SELECT ARRAY[m.nspname, l.relname] FROM pg_partition_tree(c.oid) t \
+           JOIN pg_class l ON l.oid = t.relid JOIN pg_namespace m ON m.oid = l.relnamespace WHERE t.isleaf AND l.relkind = 'r' \
+           ORDER BY l.oid)) \
+         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = 'p' \
+         AND pg_partition_root(c.oid)::oid NOT IN (SELECT pg_partition_root(partrelid)::oid FROM pg_partitioned_table WHERE partstrat = 'h') \
+         AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' ORDER BY 1, 2",
+    )?;
+    let partitioned = rows.rows.into_iter().filter_map(|row| {
+        let mut row = row.into_iter();
+        let mut next = || row.next().flatten();
+        Some(Partitioned {
+            schema: next()?,
+            name: next()?,
+            leaves: serde_json::from_str(&next()?).ok()?,
+        })
+    });
+    Ok(partitioned.collect())
 }
 
 fn columns(session: &mut Session, oid: &str) -> Result<Vec<Read>, QueryError> {

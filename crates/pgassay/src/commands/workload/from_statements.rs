@@ -89,7 +89,11 @@ pub fn from_statements(
         None => described(&args.into, "drawn from tables and statistics"),
     };
     let mut made = Made::new(source, file, &origin, env!("CARGO_PKG_VERSION"));
-    let understood = understand(&mut session, counted, &mut made, terminal, stop)?;
+    let mut understood = understand(&mut session, counted, &mut made, terminal, stop)?;
+    let roots = tables::roots(&mut session)?;
+    for one in &mut understood {
+        of_whole_tables(one, &roots);
+    }
     let wanted = wanted(&understood);
     let tables = match &args.statistics {
         Some(dir) => synthetic::tables(dir, &wanted, args.into.samples)?,
@@ -355,7 +359,8 @@ fn prepared_plan(
     session
         .execute(
             "BEGIN READ ONLY; SET LOCAL statement_timeout = 2000; SET LOCAL lock_timeout = 200; \
-             SET LOCAL standard_conforming_strings = on; SET LOCAL plan_cache_mode = force_generic_plan",
+             SET LOCAL standard_conforming_strings = on; SET LOCAL plan_cache_mode = force_generic_plan; \
+             SET LOCAL enable_partition_pruning = off",
         )
         .map_err(said)?;
     session
@@ -383,6 +388,21 @@ fn prepared_plan(
     let explained: serde_json::Value =
         serde_json::from_str(&text).map_err(|error| error.to_string())?;
     Ok((types, explained[0]["Plan"].clone()))
+}
+
+/// A plan names partitions where the statement names the table that has them.
+fn of_whole_tables(one: &mut Understood, roots: &BTreeMap<Name, Name>) {
+    for role in one.roles.values_mut() {
+        let (Role::Compared(column, _) | Role::Inserted(column) | Role::Assigned(column)) = role
+        else {
+            continue;
+        };
+        if let Some((schema, table)) = roots.get(&(column.schema.clone(), column.table.clone()))
+            && !one.counted.query.contains(&column.table)
+        {
+            (column.schema, column.table) = (schema.clone(), table.clone());
+        }
+    }
 }
 
 /// The columns whose values are needed, by table.

@@ -1,6 +1,6 @@
 //! What tables will hold whose data is made from statistics.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use pgassay_statements::draw::{Column, Table};
@@ -21,32 +21,74 @@ pub(super) fn tables(
 ) -> anyhow::Result<BTreeMap<Name, Table>> {
     let statistics = Statistics::read(dir)?;
     let synthetic = SyntheticData::new(statistics.described());
+    let described = statistics.described();
     let mut tables = BTreeMap::new();
+    let mut places = BTreeMap::new();
     for (at, table) in synthetic.tables().iter().enumerate() {
         let name = (table.schema.clone(), table.name.clone());
+        if let Some(columns) = wanted.get(&name) {
+            let samples = u64::from(samples);
+            tables.insert(name.clone(), known(&synthetic, at, columns, samples));
+        }
+        places.insert(name, at);
+    }
+    for whole in &described.partitioned {
+        let name = (whole.schema.clone(), whole.name.clone());
         let Some(columns) = wanted.get(&name) else {
             continue;
         };
-        let rows = synthetic.count(at);
-        let places: Vec<usize> = columns
+        let leaves: Vec<usize> = whole
+            .leaves
             .iter()
-            .filter_map(|column| table.place(column))
+            .filter_map(|leaf| places.get(leaf).copied())
             .collect();
-        let sample = synthetic.some(at, u64::from(samples)).into_iter();
-        let sample = sample
-            .map(|row| places.iter().map(|place| row[*place].clone()).collect())
-            .collect();
-        let known = places.iter().map(|place| &table.columns[*place]);
-        let found = known.map(|column| (column.name.clone(), drawn(table, column, rows)));
-        let known = Table {
-            rows: rows as f64,
-            columns: found.collect(),
-            unique: table.keys.clone(),
-            sample,
-        };
-        tables.insert(name, known);
+        let all: u64 = leaves.iter().map(|at| synthetic.count(*at)).sum();
+        let parts = leaves.into_iter().map(|at| {
+            let rows = u128::from(synthetic.count(at)) * u128::from(samples);
+            let rows = rows.div_ceil(u128::from(all.max(1)));
+            known(&synthetic, at, columns, rows as u64)
+        });
+        if let Some(together) = parts.reduce(joined) {
+            tables.insert(name, together);
+        }
     }
     Ok(tables)
+}
+
+fn known(
+    synthetic: &SyntheticData<'_>,
+    at: usize,
+    columns: &BTreeSet<String>,
+    samples: u64,
+) -> Table {
+    let table = &synthetic.tables()[at];
+    let rows = synthetic.count(at);
+    let places: Vec<usize> = columns
+        .iter()
+        .filter_map(|column| table.place(column))
+        .collect();
+    let sample = synthetic.some(at, samples).into_iter();
+    let sample = sample
+        .map(|row| places.iter().map(|place| row[*place].clone()).collect())
+        .collect();
+    let known = places.iter().map(|place| &table.columns[*place]);
+    let found = known.map(|column| (column.name.clone(), drawn(table, column, rows)));
+    Table {
+        rows: rows as f64,
+        columns: found.collect(),
+        unique: table.keys.clone(),
+        sample,
+    }
+}
+
+/// The rows of two partitions. A range of numbers is one partition's own.
+fn joined(mut one: Table, other: Table) -> Table {
+    one.rows += other.rows;
+    one.sample.extend(other.sample);
+    for column in one.columns.iter_mut().map(|(_, column)| column) {
+        column.bounds.clear();
+    }
+    one
 }
 
 /// Numbers are drawn from the whole range where it has no holes; else those of the sample are there for sure.

@@ -6,10 +6,27 @@ use pgassay_pgwire::{QueryError, Session};
 use pgassay_statements::draw::{Column, Table};
 use pgassay_text::quote::{quote_literal, quoted_ident};
 
+use super::from_statements::Name;
+
 /// Rows that are looked for, over those that are kept: a sample by blocks has neighbours.
 const MORE: f64 = 5.0;
 /// The longest value that is taken, in characters.
 const LONGEST: usize = 2000;
+
+/// Of each partition that has rows of its own, the partitioned table to which it belongs.
+pub(super) fn roots(session: &mut Session) -> Result<BTreeMap<Name, Name>, QueryError> {
+    let rows = session.catalog_rows(
+        "SELECT m.nspname, l.relname, n.nspname, r.relname FROM pg_class l JOIN pg_namespace m ON m.oid = l.relnamespace \
+         JOIN pg_class r ON r.oid = pg_partition_root(l.oid)::oid JOIN pg_namespace n ON n.oid = r.relnamespace \
+         WHERE l.relispartition AND l.relkind = 'r'",
+    )?;
+    let roots = rows.rows.into_iter().filter_map(|row| {
+        let mut row = row.into_iter();
+        let mut next = || row.next().flatten();
+        Some(((next()?, next()?), (next()?, next()?)))
+    });
+    Ok(roots.collect())
+}
 
 /// Reads what is needed of a table's columns.
 ///
@@ -46,7 +63,8 @@ fn asked(
          SET LOCAL lock_timeout = '1s'",
     )?;
     let rows = session.value(&format!(
-        "SELECT greatest(reltuples, 0) FROM pg_class WHERE oid = {}::regclass",
+        "SELECT sum(greatest(reltuples, 0)) FROM pg_class WHERE oid = {0}::regclass AND relkind <> 'p' \
+         OR oid IN (SELECT relid FROM pg_partition_tree({0}::regclass) WHERE isleaf)",
         quote_literal(name)
     ))?;
     let rows: f64 = rows.and_then(|rows| rows.parse().ok()).unwrap_or(0.0);
@@ -54,7 +72,7 @@ fn asked(
         "SELECT a.attname, format_type(a.atttypid, NULL), to_json(s.histogram_bounds::text::text[]), \
          s.most_common_vals IS NOT NULL \
          FROM pg_attribute a LEFT JOIN pg_stats s ON s.schemaname = {} AND s.tablename = {} AND s.attname = a.attname \
-         AND NOT s.inherited \
+         AND s.inherited = (SELECT relkind = 'p' FROM pg_class c WHERE c.oid = a.attrelid) \
          WHERE a.attrelid = {}::regclass AND a.attnum > 0 AND NOT a.attisdropped",
         quote_literal(schema),
         quote_literal(table),
