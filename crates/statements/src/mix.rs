@@ -190,6 +190,13 @@ impl Mix {
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
+
+    /// The kinds themselves, for there is not room for their values twice; afterwards there are none.
+    pub fn take_entries(&mut self) -> Vec<Entry> {
+        self.places.clear();
+        self.bytes = 0;
+        std::mem::take(&mut self.entries)
+    }
 }
 
 #[cfg(test)]

@@ -73,7 +73,8 @@ pub fn from_log(args: &FromLogArgs, terminal: &mut Terminal, stop: &Stop) -> any
     let origin = values(&args.into, "as logged, of each transaction together");
     let file = args.into.to.display().to_string();
     let mut made = Made::new(source, file, &origin, env!("CARGO_PKG_VERSION"));
-    let entries = sessions.mix.entries();
+    notes(&mut made, &sessions, &counts);
+    let entries = sessions.mix.take_entries();
     let took: u64 = entries.iter().map(|entry| entry.took_us).sum();
     let prepared: u64 = entries.iter().map(|entry| entry.prepared).sum();
     made.statements = sessions.statements;
@@ -86,7 +87,6 @@ pub fn from_log(args: &FromLogArgs, terminal: &mut Terminal, stop: &Stop) -> any
     for (why, statements) in &sessions.left_out {
         made.leave_out(why.clone(), *statements);
     }
-    notes(&mut made, &sessions, &counts);
     // Values in a statement's text would stay as they were.
     let whole = !args.into.anonymise;
     let about = About {
@@ -100,13 +100,13 @@ pub fn from_log(args: &FromLogArgs, terminal: &mut Terminal, stop: &Stop) -> any
         },
     };
     let drafts = entries
-        .iter()
+        .into_iter()
         .map(|entry| draft(entry, took, whole))
         .collect();
     finish(drafts, &about, made, writing, &args.into, terminal)
 }
 
-fn draft(entry: &Entry, all_us: u64, whole: bool) -> Draft {
+fn draft(entry: Entry, all_us: u64, whole: bool) -> Draft {
     let think_ms = entry.mean_think_us().map(|us| (us / 1000.0).round());
     // Of what ran once nothing varies.
     let once = match entry.rows.as_slice() {
@@ -115,7 +115,7 @@ fn draft(entry: &Entry, all_us: u64, whole: bool) -> Draft {
     };
     let (steps, rows) = match once {
         Some(steps) => (steps, Vec::new()),
-        None => (entry.steps.clone(), entry.rows.clone()),
+        None => (entry.steps, entry.rows),
     };
     Draft {
         steps,
