@@ -318,6 +318,16 @@ def block(form, drawn, statements):
     return "".join(out).encode()
 
 
+def peak_of(process):
+    """The most memory that a process has had resident, in MiB; none once it is gone. (What wait4 says of a child
+    is no less than what this program had when it made it.)"""
+    try:
+        with open(f"/proc/{process.pid}/status", encoding="ascii") as status:
+            return next((int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM")), None)
+    except FileNotFoundError:
+        return None
+
+
 def log(pgassay, megabytes, form):
     """A log of thousands of sessions and some 300 kinds of statements, on standard input: an hour is made, and
     each further one is it with another hour and other sessions, so that nothing is stored."""
@@ -327,24 +337,31 @@ def log(pgassay, megabytes, form):
         hour = block(form, drawn, kinds(drawn))
         words = [pgassay, "workload", "from-log", "-", "--to", place + "/big.sql", "--json"]
         words += ["--log-format", form] + (["--prefix", "%m [%p] %q%u@%d "] if form == "stderr" else [])
-        begin, size, n = time.monotonic(), 0, 0
-        with open(place + "/said", "w+", encoding="utf-8") as said, \
-                subprocess.Popen(words, stdin=subprocess.PIPE, stdout=said, stderr=subprocess.PIPE) as running:
+        begin, size, n, said_at = time.monotonic(), 0, 0, 250
+        with open(place + "/said", "w+", encoding="utf-8") as said, open(place + "/complaint", "w+", encoding="utf-8") as complaint, \
+                subprocess.Popen(words, stdin=subprocess.PIPE, stdout=said, stderr=complaint) as running:
             while size < megabytes * 1_000_000:
                 stamp = time.strftime("%Y-%m-%d %H", time.gmtime(1_790_000_000 + 3600 * n)).encode()
                 part = hour.replace(HOUR, stamp).replace(BLOCK, b"%08x" % n)
                 running.stdin.write(part)
                 size, n = size + len(part), n + 1
+                if size >= said_at * 1_000_000:
+                    print(f"  {size / 1e6:6.0f} MB in {time.monotonic() - begin:5.0f} s: at most {peak_of(running):.0f} MiB so far", flush=True)
+                    said_at *= 2
             running.stdin.close()
-            complaint = running.stderr.read().decode()
-            if running.wait() != 0:
-                sys.exit(complaint)
+            peak = 0
+            while running.poll() is None:
+                peak = max(peak, peak_of(running) or 0)
+                time.sleep(0.01)
+            if running.returncode != 0:
+                complaint.seek(0)
+                sys.exit(complaint.read())
             seconds = time.monotonic() - begin
             said.seek(0)
             made = json.load(said)
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         print(f"{form}: {size / 1e6:.0f} MB in {n} hours, {made['statements']} statements, in {seconds:.1f} s: {size / 1e6 / seconds:.1f} MB/s "
-              f"({used.ru_utime + used.ru_stime:.1f} s of CPU), peak memory {used.ru_maxrss / 1024:.0f} MiB, "
+              f"({used.ru_utime + used.ru_stime:.1f} s of CPU), peak memory {peak:.0f} MiB, "
               f"{len(made['scripts'])} scripts, load {os.getloadavg()[0]:.1f}")
         for left in made["left_out"]:
             print("  left out:", left)
