@@ -338,6 +338,16 @@ fn relations(session: &mut Session, plan: &Plan) -> Option<BTreeMap<String, Rela
                  FROM pg_catalog.pg_partitioned_table t \
                  JOIN pg_catalog.pg_attribute a ON a.attrelid = t.partrelid \
                  AND a.attnum = ANY (t.partattrs::int2[]) WHERE t.partrelid = p.inhparent), '[]'), \
+               'default_partition', coalesce(pg_catalog.pg_get_expr(c.relpartbound, c.oid) = 'DEFAULT', false), \
+               'checks', coalesce((SELECT pg_catalog.json_object_agg(k.conname, \
+                   pg_catalog.pg_get_expr(k.conbin, k.conrelid)) \
+                 FROM pg_catalog.pg_constraint k WHERE k.conrelid = c.oid AND k.contype = 'c' \
+                 AND EXISTS (SELECT FROM pg_catalog.pg_depend d \
+                   JOIN pg_catalog.pg_proc f ON f.oid = d.refobjid \
+                   JOIN pg_catalog.pg_language l ON l.oid = f.prolang \
+                   WHERE d.classid = 'pg_catalog.pg_constraint'::pg_catalog.regclass AND d.objid = k.oid \
+                   AND d.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass \
+                   AND l.lanname NOT IN ('internal', 'c'))), '{{}}'), \
                'columns', coalesce((SELECT pg_catalog.json_agg(a.attname) \
                  FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 \
                  AND NOT a.attisdropped), '[]'), \
@@ -403,13 +413,14 @@ fn relations(session: &mut Session, plan: &Plan) -> Option<BTreeMap<String, Rela
         .filter_map(Value::as_object_mut)
     {
         // Conditions may hold literals.
-        match facts.get_mut("policies").and_then(Value::as_object_mut) {
-            Some(policies) => {
-                for condition in policies.values_mut() {
-                    *condition = Value::from(clean(condition.as_str().unwrap_or_default()));
-                }
+        for name in ["policies", "checks"] {
+            let Some(conditions) = facts.get_mut(name).and_then(Value::as_object_mut) else {
+                facts.remove(name);
+                continue;
+            };
+            for condition in conditions.values_mut() {
+                *condition = Value::from(clean(condition.as_str().unwrap_or_default()));
             }
-            None => drop(facts.remove("policies")),
         }
     }
     serde_json::from_value(answer).ok()

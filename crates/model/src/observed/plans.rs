@@ -243,6 +243,13 @@ pub struct RelationFacts {
     /// The columns by which that table is partitioned, where they are columns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub partition_key: Vec<String>,
+    /// Whether it is the partition of all rows that no other one takes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub default_partition: bool,
+    /// Its CHECK constraints that call functions in interpreted languages, by name, with their expression without
+    /// literals.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub checks: BTreeMap<String, String>,
     /// Its columns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<String>,

@@ -355,8 +355,15 @@ impl Subject {
         let session = self.session()?;
         let version = session.value("SELECT pg_catalog.version()")?;
         let number = session.value("SHOW server_version_num")?;
-        let rows =
+        let mut rows =
             session.rows("SELECT name, setting, unit, source FROM pg_catalog.pg_settings")?;
+        // Settings of a library that this session has not loaded stand in no other place.
+        let may = session.catalog_value(
+            "SELECT pg_catalog.has_function_privilege('pg_catalog.pg_show_all_file_settings()', 'EXECUTE')",
+        );
+        if may.is_ok_and(|may| may.as_deref() == Some("t")) {
+            rows.rows.extend(session.rows(OF_LIBRARIES)?.rows);
+        }
         let mut name_of =
             |who: &str| session.catalog_value(&format!("SELECT pg_catalog.quote_ident({who})"));
         let (role, database) = (
@@ -431,6 +438,11 @@ impl Subject {
             .collect())
     }
 }
+
+/// Settings of libraries that this program knows, as the configuration files have them.
+const OF_LIBRARIES: &str = "SELECT f.name, f.setting, NULL, 'configuration file' \
+    FROM pg_catalog.pg_file_settings f WHERE f.applied AND f.name ~ '^(pg_trgm|plpgsql)[.]' \
+    AND NOT EXISTS (SELECT FROM pg_catalog.pg_settings s WHERE s.name = f.name)";
 
 /// What to launch from: what is installed, or the archived build where it was asked for.
 fn installation(

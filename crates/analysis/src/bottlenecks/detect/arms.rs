@@ -99,7 +99,9 @@ fn or_of_many(evidence: &Evidence) -> Option<Observation> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::budget::found_in_samples_of;
     use super::*;
+    use crate::observed::statements::StatementTime;
 
     fn statement(arm: impl Fn(usize) -> String, number: usize, end: &str) -> String {
         let arms: Vec<String> = (0..number).map(arm).collect();
@@ -131,5 +133,33 @@ mod tests {
         assert_eq!(arms("SELECT 1"), None);
         assert_eq!(arms(""), None);
         assert_eq!(arms(&" OR ".repeat(40)), None);
+    }
+
+    #[test]
+    fn arms_are_told_where_planning_takes_the_time() {
+        let pair = |n: usize| format!("(warehouse = ${} AND sku = ${})", 2 * n + 1, 2 * n + 2);
+        let of = |listing: &'static str| {
+            let long = StatementTime {
+                text: statement(pair, 20, ""),
+                sightings: 80,
+                share: 0.9,
+                cpu_share: 0.9,
+                running: 1.0,
+                ..StatementTime::default()
+            };
+            let found = found_in_samples_of(listing, vec![long]);
+            found.into_iter().find(|f| f.id == "or-of-many")
+        };
+        let planned = "    60.00%  postgres  postgres  [.] add_path\n            |\n            ---standard_planner\n               \
+                       add_path\n    40.00%  postgres  postgres  [.] ExecScan\n";
+        let seen = of(planned).unwrap();
+        assert!(seen.saw.contains("20 arms"), "{seen:#?}");
+        assert!(
+            seen.remedy[0]
+                .text
+                .starts_with("JOIN unnest($1, $2) AS given (warehouse, sku)"),
+            "{seen:#?}"
+        );
+        assert!(of("90.00% postgres [.] ExecScan\n").is_none());
     }
 }

@@ -23,8 +23,16 @@ const DISTANCE: &str = "write ST_DWithin(a, b, distance) in the place of ST_Dist
 const MEMBER: &str = "write it by an operator that an index USING gin (column) serves: column @> ARRAY[value], for arrays; column @> '{…}' and \
                       column ? key, for jsonb";
 
+const NULL_SAFE: &str = "compare with =, which an index serves, and with IS NULL where the value is null, in the place of IS NOT DISTINCT FROM \
+                         (object mappers: their setting for the meaning of null)";
+const LISTED: &str = "a list that is kept in a text is searched, which no index serves: keep its elements as rows of a table of their own, with a \
+                      key on (element, id); or as an array, with an index USING gin (column) and column @> ARRAY[value]";
+
 /// The first that a condition shows counts.
 const FORMS: &[Form] = &[
+    form(" IS DISTINCT FROM ", false, NULL_SAFE),
+    form("string_to_array(", true, LISTED),
+    form("regexp_split_to_array(", true, LISTED),
     form("similarity(", true, SIMILAR),
     form("word_similarity(", true, SIMILAR),
     form("strict_word_similarity(", true, SIMILAR),
@@ -76,6 +84,14 @@ pub(super) fn known(condition: &str) -> Option<Known> {
             !(listed || function && before.is_some_and(|c| c.is_alphanumeric() || c == '_'))
         })
     };
+    // `((',' || a.ids) || ',') ~~ '%,7,%'`
+    let joined = lower.split(" ~~ ").next().unwrap_or_default();
+    if lower.contains(" ~~ ") && joined.matches(" || ").count() >= 2 {
+        return Some(Known {
+            searches: true,
+            instead: LISTED,
+        });
+    }
     let form = FORMS.iter().find(shows)?;
     // `(t.a)::text = ANY ($1)`: on the right there must be a column.
     let member = form.sign.contains("ANY");
@@ -102,6 +118,15 @@ mod tests {
         assert_eq!(searches("((t.name)::text ~~ $1)"), Some(false));
         assert_eq!(searches("($1 = ANY (t.tags))"), Some(false));
         assert!(known("(strpos(t.a, $1) > 0)").is_some_and(|k| k.instead.contains("LIKE")));
+        let says = |text: &str, what: &str| known(text).is_some_and(|k| k.instead.contains(what));
+        assert!(says("(NOT (t.a IS DISTINCT FROM $1))", "IS NULL"));
+        let listed = "((($1::text || a.categories) || $2::text) ~~ $3::text)";
+        assert!(says(listed, "a list that is kept in a text"));
+        assert!(says(
+            "($1 = ANY (string_to_array(a.ids, $2)))",
+            "a list that is kept"
+        ));
+        assert!(says("((a.one || a.two) ~~ $1)", "pattern"));
     }
 
     #[test]

@@ -28,6 +28,13 @@ const WRITES: &[(&str, &[&str], &str)] = &[
     ("log_parser_stats", &["on"], "RESET log_parser_stats"),
     ("log_planner_stats", &["on"], "RESET log_planner_stats"),
     ("log_executor_stats", &["on"], "RESET log_executor_stats"),
+    ("debug_print_parse", &["on"], "RESET debug_print_parse"),
+    (
+        "debug_print_rewritten",
+        &["on"],
+        "RESET debug_print_rewritten",
+    ),
+    ("debug_print_plan", &["on"], "RESET debug_print_plan"),
     (
         "auto_explain.log_min_duration",
         &["0", "0ms"],
@@ -66,8 +73,7 @@ fn written(evidence: &Evidence) -> Option<Observation> {
     );
     // What it costs CPU samples say, where there are any.
     let seen = Observation::measured(Basis::Counters, None, saw);
-    let set = set(&run);
-    if set.is_empty() {
+    if set(&run).is_empty() {
         return Some(
             seen.severity(Severity::Medium)
                 .confidence(Confidence::Medium)
@@ -75,10 +81,37 @@ fn written(evidence: &Evidence) -> Option<Observation> {
         );
     }
     let seen = seen.severity(Severity::Medium).confidence(Confidence::High);
-    Some(set.into_iter().fold(seen, |seen, (name, value, instead)| {
-        seen.seen(format!("{name} = {value}"))
-            .sql(format!("ALTER SYSTEM {instead}; SELECT pg_reload_conf();"))
-    }))
+    Some(with_settings(&run, seen))
+}
+
+/// Adds the settings that write the log, and what takes them back.
+pub(super) fn with_settings(run: &RunEvidence, seen: Observation) -> Observation {
+    set(run)
+        .into_iter()
+        .fold(seen, |seen, (name, value, instead)| {
+            seen.seen(format!("{name} = {value}"))
+                .sql(format!("ALTER SYSTEM {instead}; SELECT pg_reload_conf();"))
+        })
+}
+
+/// What makes texts of trees of statements and plans: beside one another, not within.
+const PRINTS: &[&str] = &["format_node_dump", "outNode", "pretty_format_node_dump"];
+
+/// The share of the CPU samples that goes to writing trees of statements and plans as text, where settings ask for it.
+pub(super) fn trees(evidence: &Evidence) -> f64 {
+    let asked = evidence.run.is_some_and(|run| {
+        let names = [
+            "debug_print_parse",
+            "debug_print_plan",
+            "debug_print_rewritten",
+        ];
+        names.iter().any(|name| run.setting(name) == Some("on"))
+    });
+    let Some(profile) = evidence.profile.filter(|_| asked) else {
+        return 0.0;
+    };
+    let shares = PRINTS.iter().filter_map(|name| profile.function(name));
+    shares.map(|f| f.total_share).sum()
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod blockers;
 mod bodies;
 mod build;
 mod checkpoints;
+mod checks;
 mod commits;
 mod conditions;
 mod connections;
@@ -18,9 +19,12 @@ mod cpus;
 mod ctes;
 mod cursors;
 mod database;
+mod default_partition;
 mod digits;
 mod documents;
 mod estimates;
+mod existence;
+mod extensions;
 mod failures;
 mod forms;
 mod functions;
@@ -28,8 +32,10 @@ mod gentler;
 mod hits;
 mod identity;
 mod late;
+mod locked;
 mod logging;
 mod memory;
+mod nearest;
 mod needless;
 mod nodes;
 mod notify;
@@ -144,6 +150,7 @@ const FUNCTIONS: &[&[Detector]] = &[
     late::DETECTORS,
     alternatives::DETECTORS,
     arms::DETECTORS,
+    checks::DETECTORS,
     shapes::DETECTORS,
     spilling::DETECTORS,
     objects::DETECTORS,

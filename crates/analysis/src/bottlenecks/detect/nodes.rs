@@ -180,7 +180,9 @@ fn is_told(statement: &StatementTime, findings: &[Finding]) -> bool {
             && finding.confidence >= Confidence::Medium
     });
     let (first, also) = (format!(" goes to: {name}"), format!(": {name})"));
-    let names = |text: &String| text.ends_with(&first) || text.ends_with(&also);
+    let of_table = format!("the one with the most time: {name}");
+    let names =
+        |text: &String| text.ends_with(&first) || text.ends_with(&also) || *text == of_table;
     rules.any(|finding| finding.evidence.iter().any(names))
 }
 
@@ -203,9 +205,11 @@ impl At<'_> {
         }
         let given = self.plan.root.actual_rows.unwrap_or(0.0).max(1.0);
         let through = all.iter().map(Busy::gone_through).fold(0.0, f64::max);
-        // Rows that it writes are not given.
-        let writes = self.plan.root.kind == "ModifyTable";
-        let wastes = through >= MANY_ROWS && through >= TOO_MANY * given && !writes
+        // Rows that it writes are not given, and of a sum or a count none but one.
+        let root = &self.plan.root;
+        let sums = root.kind == "Aggregate" && root.group_key.is_empty();
+        let gives = root.kind != "ModifyTable" && !sums;
+        let wastes = through >= MANY_ROWS && through >= TOO_MANY * given && gives
             || first.reads_many_blocks();
         let saw = format!(
             "{} of the time of a statement goes to one node of its plan: {}.",
@@ -217,7 +221,7 @@ impl At<'_> {
             false => Severity::Low,
         };
         let mut seen = self.about(first.part, saw).severity(severity);
-        if through >= TOO_MANY * given && !writes {
+        if through >= TOO_MANY * given && gives {
             seen = seen.seen(format!(
                 "{through:.0} rows are gone through for {given:.0} that it gives"
             ));

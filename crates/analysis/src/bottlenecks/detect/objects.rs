@@ -44,6 +44,9 @@ const MOSTLY: f64 = 0.5;
 /// Transactions that began since, below which something is not old.
 const OLD: f64 = 500.0;
 
+/// Seconds from which on a prepared transaction is forgotten.
+const ORPHANED: f64 = 5.0;
+
 /// What keeps a table's dead rows from being removed: as many of them as died in the transactions since.
 fn holder<'a>(run: &RunEvidence<'a>, table: &Grown) -> Option<&'a HoldsHorizon> {
     let observed = run.observed?;
@@ -56,7 +59,10 @@ fn holder<'a>(run: &RunEvidence<'a>, table: &Grown) -> Option<&'a HoldsHorizon> 
     let mut held = observed.growth.as_ref()?.horizon.iter();
     held.find(|held| {
         let since = held.transactions * of_each;
-        !held.catalogs_only && held.transactions >= OLD && since >= MOSTLY * dead
+        let old = held.transactions >= OLD && since >= MOSTLY * dead;
+        // One that is prepared waits milliseconds for its second half, unless nobody is left to send that.
+        let orphaned = held.kind == "prepared transaction" && held.seconds >= Some(ORPHANED);
+        !held.catalogs_only && (old || orphaned)
     })
 }
 
@@ -528,6 +534,20 @@ mod tests {
             findings.iter().all(|f| f.id != "autovacuum-behind"),
             "{findings:#?}"
         );
+        // A prepared transaction that nobody ends holds them, however few transactions write.
+        let prepared = |seconds: f64| HoldsHorizon {
+            kind: "prepared transaction".into(),
+            seconds: Some(seconds),
+            ..session(5.0, false)
+        };
+        let findings = found(1_390_000.0, 0.0, vec![prepared(9.0)]);
+        assert!(
+            one(&findings, "horizon-held").remedy[0]
+                .text
+                .contains("ROLLBACK PREPARED")
+        );
+        let findings = found(1_390_000.0, 0.0, vec![prepared(0.1)]);
+        one(&findings, "autovacuum-behind");
         // One that has just begun, and one that keeps rows of the catalogues alone, hold nothing of these.
         for other in [session(3.0, false), session(9000.0, true)] {
             let findings = found(1_390_000.0, 0.0, vec![other]);

@@ -4,7 +4,7 @@
 //! found already is left to it.
 
 use super::hits::Named;
-use super::{nodes, tenths, waiting, waits};
+use super::{extensions, nodes, tenths, waiting, waits};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Finding, Observation, Severity};
 use crate::bottlenecks::wait_events;
@@ -48,7 +48,7 @@ pub fn look(evidence: &Evidence, findings: &[Finding]) -> Vec<Named> {
     }
     named.extend(nodes::look(evidence, findings));
     if let Some(profile) = evidence.profile {
-        named.extend(libraries(profile));
+        named.extend(libraries(profile, evidence.run.as_ref()));
         named.extend(classes(profile, findings));
         named.extend(functions(profile, findings));
     }
@@ -191,7 +191,7 @@ fn unnamed(run: &RunEvidence) -> Option<Named> {
 }
 
 /// Libraries beyond the server, the kernel and the C library: each was loaded for something.
-fn libraries(profile: &Summary) -> Vec<Named> {
+fn libraries(profile: &Summary, run: Option<&RunEvidence>) -> Vec<Named> {
     let beyond = |object: &str| {
         const ALWAYS: &[&str] = &[
             "postgres",
@@ -218,11 +218,9 @@ fn libraries(profile: &Summary) -> Vec<Named> {
     let objects = profile.objects.iter().filter(|o| beyond(&o.object));
     objects
         .filter(|o| o.share >= NOTABLE && profile.shows(o.share, 0.0))
-        .map(|o| Named {
-            entry: LIBRARY,
-            subject: Some(o.object.clone()),
-            title: format!("CPU time in {}", o.object),
-            seen: Observation::of_samples(
+        .map(|o| {
+            let of = profile.functions.iter().filter(|f| f.object == o.object);
+            let seen = Observation::of_samples(
                 o.share,
                 format!(
                     "{} of the server's CPU time is spent in {}.",
@@ -231,13 +229,17 @@ fn libraries(profile: &Summary) -> Vec<Named> {
                 ),
             )
             .all_seen(
-                profile
-                    .functions
-                    .iter()
-                    .filter(|f| f.object == o.object)
+                of.clone()
                     .take(3)
                     .map(|f| format!("{}: {} of the samples", f.symbol, tenths(f.own_share))),
-            ),
+            );
+            let symbols: Vec<&str> = of.map(|f| f.symbol.as_str()).collect();
+            Named {
+                entry: LIBRARY,
+                subject: Some(o.object.clone()),
+                title: format!("CPU time in {}", o.object),
+                seen: extensions::advise(seen, &o.object, &symbols, run),
+            }
         })
         .collect()
 }

@@ -1,5 +1,6 @@
 //! Parsing and planning that take more than executing, and what makes planning dear.
 
+use super::logging::trees;
 use super::samples::of_samples;
 use super::{Detector, samples, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
@@ -14,6 +15,8 @@ fn parse_and_plan(evidence: &Evidence) -> Option<Observation> {
     // What the planner calls counts as its own: memory, the kernel, estimates of any type.
     let within = planning + profile.within(Work::Parsing).unwrap_or(0.0);
     let share = profile.class(Class::ParseAndPlan).max(within.min(1.0));
+    // Trees that are written to the log are read by functions of this class.
+    let share = (share - trees(evidence)).max(0.0);
     let executor = profile.class(Class::Executor);
     let most = share >= executor || within >= 0.5;
     (profile.shows(share, 0.15) && most).then(|| {

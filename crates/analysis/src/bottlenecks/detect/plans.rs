@@ -357,6 +357,14 @@ pub(super) fn remedy(
                     index.name
                 ),
             ),
+            Some(index) if index.method == "brin" => (
+                StepKind::Sql,
+                format!(
+                    "CREATE INDEX CONCURRENTLY ON {table} ({column});   -- {} is a BRIN index, which leads to ranges of blocks: of use only \
+                     where the values follow the order of the rows",
+                    index.name
+                ),
+            ),
             Some(index) => (
                 advice,
                 format!(

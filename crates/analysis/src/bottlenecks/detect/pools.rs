@@ -4,8 +4,12 @@ use super::{Detector, run, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity};
 use crate::observed::statements::StatementTime;
+use crate::profile::Work;
 
-pub(super) const DETECTORS: &[Detector] = &[run("pool-checks", around)];
+pub(super) const DETECTORS: &[Detector] = &[
+    run("pool-checks", around),
+    run("search-path-changes", other_schema),
+];
 
 /// The part of all round trips from which on they are worth a finding.
 const NOTABLE: f64 = 0.2;
@@ -192,6 +196,62 @@ fn around(evidence: &Evidence) -> Option<Observation> {
     Some(seen)
 }
 
+/// The part of the statements that do something, from which on one that sets the search_path comes with each.
+const WITH_EACH: f64 = 0.2;
+/// The share of the CPU samples in parser and planner from which on plans are made anew.
+const PLANNED: f64 = 0.2;
+
+fn sets_path(text: &str) -> bool {
+    let mut words = text.split(|c: char| c.is_whitespace() || c == '=');
+    let mut next = || {
+        words
+            .find(|word| !word.is_empty())
+            .unwrap_or_default()
+            .to_ascii_lowercase()
+    };
+    match (next().as_str(), next().as_str()) {
+        ("set", "search_path") => true,
+        ("set", "session" | "local") => next() == "search_path",
+        ("select", call) => call.contains("set_config('search_path'"),
+        _ => false,
+    }
+}
+
+/// Sessions that go from one schema to the other: what was planned under one search_path is planned anew under the
+/// next (RevalidateCachedQuery, plancache.c).
+fn other_schema(evidence: &Evidence) -> Option<Observation> {
+    let (run, profile) = (evidence.run?, evidence.profile?);
+    let trips = Trips::of(&run)?;
+    let calls = |pick: &dyn Fn(&Sent, &StatementTime) -> bool| -> f64 {
+        let all = trips.all.iter().filter(|(sent, _, s)| pick(sent, s));
+        all.map(|(_, calls, _)| calls).sum()
+    };
+    let sets = calls(&|_, s| sets_path(&s.text));
+    let works = calls(&|sent, s| *sent == Sent::Work && !sets_path(&s.text));
+    let within = |work| profile.within(work).unwrap_or(0.0);
+    let share = (within(Work::Planning) + within(Work::Parsing)).min(1.0);
+    if works < FEW * USEFUL || sets < WITH_EACH * works || !profile.shows(share, PLANNED) {
+        return None;
+    }
+    let saw = format!(
+        "search_path is set {sets:.0} times for {works:.0} other statements, and {} of the CPU samples are spent on planning anew.",
+        tenths(share)
+    );
+    let named = trips.all.iter().find(|(_, _, s)| sets_path(&s.text));
+    Some(
+        Observation::of_samples(share, saw)
+            .severity(Severity::High)
+            .confidence(Confidence::High)
+            .all_seen(named.map(|(_, _, s)| s.named()))
+            .advice(
+                "keep a connection with one schema: a pool for each tenant, or a role for each with ALTER ROLE … SET search_path",
+            )
+            .advice(
+                "or write the schema into the statements, and have a function in each schema; or one set of tables with a column for the tenant",
+            ),
+    )
+}
+
 /// The part of all time that goes with them: their own, and of the time between statements, in which the client has
 /// the turn, as much as they are of the round trips. Sessions of a server's own load may idle for other reasons.
 fn gain(run: &RunEvidence, trips: &Trips, part: f64) -> Option<f64> {
@@ -205,7 +265,7 @@ fn gain(run: &RunEvidence, trips: &Trips, part: f64) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::budget::{found_with, one};
+    use super::super::tests::budget::{found_in_samples_of, found_with, one};
     use super::*;
     use crate::bottlenecks::Finding;
     use crate::observed::statements::{Counters, StatementAnalysis};
@@ -312,5 +372,38 @@ mod tests {
         ] {
             assert_eq!(sent_for(text), sent, "{text}");
         }
+    }
+
+    #[test]
+    fn plans_that_a_search_path_makes_anew_are_told_from_others() {
+        let of = |text: &str, listing: &'static str| {
+            let statements =
+                [(text, 1000.0), ("SELECT customer_page($1)", 1000.0)].map(|(text, calls)| {
+                    StatementTime {
+                        text: text.into(),
+                        sightings: 50,
+                        share: 0.4,
+                        counters: Some(Counters {
+                            calls,
+                            ..Counters::default()
+                        }),
+                        ..StatementTime::default()
+                    }
+                });
+            let found = found_in_samples_of(listing, statements.to_vec());
+            found.into_iter().find(|f| f.id == "search-path-changes")
+        };
+        const PLANNER: &str = "    80.00%  postgres  postgres  [.] add_path\n            |\n            ---standard_planner\n               \
+                               add_path\n    20.00%  postgres  postgres  [.] ExecScan\n";
+        for set in [
+            "SET search_path = tenant_2, public",
+            "SET LOCAL search_path TO a",
+            "SELECT set_config('search_path', $1, $2)",
+        ] {
+            let seen = of(set, PLANNER).unwrap_or_else(|| panic!("{set}"));
+            assert!(seen.remedy[0].text.contains("one schema"), "{seen:#?}");
+        }
+        assert!(of("SET work_mem = $1", PLANNER).is_none());
+        assert!(of("SET search_path = a", "90.00% postgres [.] ExecScan\n").is_none());
     }
 }

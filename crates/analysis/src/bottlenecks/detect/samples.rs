@@ -1,5 +1,6 @@
 //! CPU samples: which functions and locks the server's time goes to.
 
+use super::logging::{trees, with_settings};
 use super::{Detector, samples, tenths, waits};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Confidence, Observation, Severity};
@@ -513,17 +514,32 @@ fn software_crc(evidence: &Evidence) -> Option<Observation> {
 
 fn statement_logging(evidence: &Evidence) -> Option<Observation> {
     let profile = evidence.profile?;
-    let share = ["EmitErrorReport", "errfinish"]
+    let sent = ["EmitErrorReport", "errfinish"]
         .iter()
         .filter_map(|name| profile.function(name))
         .map(|f| f.total_share)
         .fold(0.0, f64::max);
+    let trees = trees(evidence);
+    let share = (sent + trees).min(1.0);
     profile.shows(share, NOTABLE).then(|| {
         let saw = format!("Writing to the server's log takes {}.", of_samples(share));
-        Observation::of_samples(share, saw).seen(format!(
-            "{} of the samples in EmitErrorReport and what it calls",
-            tenths(share)
-        ))
+        let seen = Observation::of_samples(share, saw)
+            .all_seen((sent > 0.0).then(|| {
+                format!(
+                    "{} of the samples in EmitErrorReport and what it calls",
+                    tenths(sent)
+                )
+            }))
+            .all_seen((trees > 0.0).then(|| {
+                format!(
+                    "{} in making texts of parse trees and plans for it",
+                    tenths(trees)
+                )
+            }));
+        match evidence.run {
+            Some(run) => with_settings(&run, seen),
+            None => seen,
+        }
     })
 }
 

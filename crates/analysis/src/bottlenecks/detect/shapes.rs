@@ -6,7 +6,10 @@ use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
 use super::bodies::{not_inlined, unsaid};
 use super::conditions::{aliases, conjuncts, words};
 use super::ctes::materialized;
+use super::default_partition::scanned;
+use super::existence::counted;
 use super::hits::{Hit, Left, Part, joined, with_plans};
+use super::nearest::computed;
 use super::plans::{FEW_ROWS, MINOR, by_index};
 use super::products::{children, looped, unneeded};
 use super::repeats::{attributes, branches, recursion};
@@ -97,8 +100,20 @@ const SHAPES: &[Shape] = &[
         look: unsaid,
     },
     Shape {
+        entry: "count-for-existence",
+        look: counted,
+    },
+    Shape {
         entry: "subplan-per-row",
         look: subplan,
+    },
+    Shape {
+        entry: "sort-by-expression",
+        look: computed,
+    },
+    Shape {
+        entry: "default-partition",
+        look: scanned,
     },
     Shape {
         entry: "bitmap-lossy",
@@ -136,7 +151,10 @@ pub(super) const DETECTORS: &[Detector] = &[
     run("children-joined", |e| shape(e, "children-joined")),
     run("loop-misestimated", |e| shape(e, "loop-misestimated")),
     run("function-rows-unsaid", |e| shape(e, "function-rows-unsaid")),
+    run("count-for-existence", |e| shape(e, "count-for-existence")),
     run("subplan-per-row", |e| shape(e, "subplan-per-row")),
+    run("sort-by-expression", |e| shape(e, "sort-by-expression")),
+    run("default-partition", |e| shape(e, "default-partition")),
     run("bitmap-lossy", |e| shape(e, "bitmap-lossy")),
     run("security-barrier", |e| shape(e, "security-barrier")),
     run("recursion-repeats", |e| shape(e, "recursion-repeats")),

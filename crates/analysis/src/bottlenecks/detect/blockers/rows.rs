@@ -2,12 +2,14 @@
 
 use pgassay_model::observed::blockers::Holder;
 
+use super::super::locked::locks_all;
 use super::super::tenths;
 use super::queue::{NOTABLE, Queue, from};
 use super::transactions::with_thinking;
 use super::{is_told, wants_the_first};
 use crate::bottlenecks::evidence::Evidence;
 use crate::bottlenecks::finding::Observation;
+use crate::observed::statements::StatementWait;
 
 /// Waits for rows.
 pub(super) fn of_rows(kind: &str, event: &str) -> bool {
@@ -46,6 +48,21 @@ pub(super) fn same_rows(evidence: &Evidence) -> Option<Observation> {
         "send the statements of the transaction together, or in a function: the row is held for each round trip between its \
          change and the commit",
     );
+    let observed = run
+        .observed
+        .and_then(|observed| observed.statements.as_ref());
+    let statements = observed.into_iter().flat_map(|seen| &seen.statements);
+    let mut queued = statements.filter(|s| {
+        let at = |w: &StatementWait| matches!(w.name.as_str(), "Lock:tuple" | "Lock:transactionid");
+        s.waits.iter().any(at)
+    });
+    let seen = match queued.find_map(|s| locks_all(&s.text)) {
+        Some(name) => seen.advice(format!(
+            "FOR UPDATE OF {name} (or whichever rows are changed): without OF, a SELECT over a join locks the rows of all its tables, also those \
+             that many read together"
+        )),
+        None => seen,
+    };
     Some(seen.advice(
         "spread the change over several rows and add them up when reading, or let one session apply queued \
          changes; change the row last in the transaction",

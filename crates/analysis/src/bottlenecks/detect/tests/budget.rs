@@ -17,7 +17,7 @@ use crate::measured::ServerSummary;
 use crate::observed::PointObserved;
 use crate::observed::budget::{Budget, OffCpu, Wait};
 use crate::observed::counters::ServerCounters;
-use crate::observed::statements::Elsewhere;
+use crate::observed::statements::{Elsewhere, StatementAnalysis, StatementTime};
 use crate::observed::waits::{WaitAnalysis, WaitEvent};
 use crate::profile::summarise;
 use crate::server::{Setting, SettingsOf};
@@ -105,6 +105,23 @@ pub(in crate::bottlenecks::detect) fn found_in_samples(
         ..QUIET
     };
     found_as(&seen, |_| {})
+}
+
+/// What is found in CPU samples, beside statements.
+pub(in crate::bottlenecks::detect) fn found_in_samples_of(
+    listing: &'static str,
+    statements: Vec<StatementTime>,
+) -> Vec<Finding> {
+    let seen = Seen { listing, ..QUIET };
+    found_as(&seen, |observed| {
+        observed.growth = Some(Default::default());
+        observed.statements = Some(StatementAnalysis {
+            looks: 100,
+            sightings: 100,
+            statements,
+            ..StatementAnalysis::default()
+        });
+    })
 }
 
 /// What is found with these waits where so many of two CPUs are busy, all but a tenth of one with the server, by these

@@ -382,3 +382,98 @@ fn a_function_in_the_place_of_an_operator_is_told_the_operator() {
     let other = filtered("Filter: (score(t.v, $1) > $2)", 33_333.0);
     assert!(!has(&other, "sequential-scan"));
 }
+
+#[test]
+fn what_is_counted_only_to_be_compared_is_asked_for_by_exists() {
+    let counted = |condition: &str, output: &str, each: f64| {
+        let inner = scan(
+            "Index Only Scan",
+            "x",
+            (each, 20.0),
+            "Index Cond: (x.k = o.k)",
+        );
+        let inner = Node {
+            relationship: Some("SubPlan".into()),
+            subplan: Some("SubPlan 1".into()),
+            ..node("Aggregate", (1.0, 22.0), vec![inner])
+        };
+        let inner = inner.with(output);
+        let root = scan("Seq Scan", "o", (30.0, 700.0), condition);
+        let root = Node {
+            nodes: vec![inner],
+            ..root
+        };
+        found("SELECT", root, facts(&["at"]))
+    };
+    let compared = "Filter: ((SubPlan $1) > $2)";
+    let seen = counted(compared, "Output: count(*)", 1000.0);
+    let finding = one(&seen, "count-for-existence");
+    assert!(
+        finding.saw.starts_with("1000 rows of public.t are counted"),
+        "{finding:#?}"
+    );
+    assert!(finding.remedy[0].text.contains("EXISTS"), "{finding:#?}");
+    for (condition, output, each) in [
+        ("Filter: (o.k = (SubPlan 1))", "Output: count(*)", 1000.0),
+        (compared, "Output: sum(x.k)", 1000.0),
+        (compared, "Output: count(*)", 2.0),
+    ] {
+        assert!(!has(
+            &counted(condition, output, each),
+            "count-for-existence"
+        ));
+    }
+}
+
+#[test]
+fn the_nearest_by_a_formula_are_told_from_what_an_index_could_have_in_order() {
+    let first = |key: &str, rows: f64| {
+        let scan = scan("Seq Scan", "t", (rows, 3000.0), "");
+        let mut sort = node("Sort", (rows, 4000.0), vec![scan]);
+        sort.sort_key = vec![key.into()];
+        let root = node("Limit", (5.0, 4000.0), vec![sort]);
+        found("SELECT", root, facts(&["k"]))
+    };
+    let near = first(
+        "(sqrt((((t.k - $1) ^ $2) + ((t.at - $3) ^ $2))))",
+        100_000.0,
+    );
+    let remedy = &one(&near, "sort-by-expression").remedy;
+    assert!(
+        remedy[0].text.contains("<->") && remedy[1].text.contains("box"),
+        "{remedy:?}"
+    );
+    let own = first("(lower(t.v)) DESC", 100_000.0);
+    let remedy = &one(&own, "sort-by-expression").remedy;
+    assert!(
+        remedy[0]
+            .text
+            .starts_with("CREATE INDEX CONCURRENTLY ON public.t ((lower(v)));"),
+        "{remedy:?}"
+    );
+    for (key, rows) in [
+        ("t.k", 100_000.0),
+        ("(random())", 100_000.0),
+        ("(lower(t.v))", 50.0),
+    ] {
+        assert!(!has(&first(key, rows), "sort-by-expression"), "{key}");
+    }
+}
+
+#[test]
+fn a_default_partition_with_the_rows_of_others_is_named() {
+    let read = |default: bool, wanted: f64, filter: &str| {
+        let facts = RelationFacts {
+            partition_of: Some(("public.sale".into(), 4)),
+            partition_key: vec!["at".into()],
+            default_partition: default,
+            ..facts(&["k"])
+        };
+        let root = scan("Seq Scan", "t", (wanted, 3000.0), filter);
+        has(&found("SELECT", root, facts), "default-partition")
+    };
+    assert!(read(true, 4000.0, "Filter: ((t.at >= $1) AND (t.at < $2))"));
+    assert!(!read(false, 4000.0, "Filter: (t.at >= $1)"));
+    assert!(!read(true, 90_000.0, "Filter: (t.at >= $1)"));
+    assert!(!read(true, 4000.0, "Filter: (t.v = $1)"));
+}

@@ -1,0 +1,126 @@
+//! CHECK constraints whose functions take most of what a writing statement does.
+
+use super::hits::{Hit, Part, joined, with_plans};
+use super::writes::{within, written};
+use super::{Detector, run, tenths};
+use crate::bottlenecks::evidence::Evidence;
+use crate::bottlenecks::finding::{Confidence, Observation, StepKind};
+use crate::profile::Work;
+
+pub(super) const DETECTORS: &[Detector] = &[run("check-calls-function", called)];
+
+/// The part of an execution from which on a node that writes does something else.
+const MOST: f64 = 0.5;
+/// The share of the CPU samples in interpreted languages without which it is not their functions.
+const INTERPRETED: f64 = 0.1;
+
+fn called(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let interpreted = within(evidence, Work::Procedural);
+    if evidence.profile.is_some() && interpreted.is_none_or(|share| share < INTERPRETED) {
+        return None;
+    }
+    let hits = with_plans(&run, |statement, plan| {
+        let (node, table, facts) = written(plan, &["Insert", "Update"])?;
+        let (name, expression) = facts.checks.first_key_value()?;
+        let own = node.work.map(|work| work.ms).zip(plan.executed.as_ref());
+        let part = own.map(|(ms, executed)| (ms / executed.ms.max(f64::MIN_POSITIVE)).min(1.0))?;
+        (part >= MOST).then(|| Hit {
+            statement,
+            part: Part::of_cpu(statement, part),
+            left: None,
+            saw: format!(
+                "{} of what the statement does is writing rows of {table}, whose constraint {name} calls a function: CHECK {expression}.",
+                tenths(part)
+            ),
+            confidence: Confidence::Medium,
+            evidence: interpreted
+                .map(|share| format!("{} of the CPU samples in interpreted languages", tenths(share)))
+                .into_iter()
+                .collect(),
+            steps: vec![
+                (
+                    StepKind::Advice,
+                    format!(
+                        "check only what changes: a trigger BEFORE INSERT OR UPDATE OF the columns that {name} looks at, in its place; a CHECK is \
+                         computed for each row that is written, whichever columns change"
+                    ),
+                ),
+                (
+                    StepKind::Advice,
+                    "a cheaper check: by built-in functions, or in SQL without a loop; or columns that change often in a table of their own"
+                        .to_owned(),
+                ),
+            ],
+        })
+    });
+    joined(&run, hits)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::tests::budget::found_in_samples_of;
+    use crate::bottlenecks::Finding;
+    use crate::observed::statements::StatementTime;
+    use pgassay_model::observed::plans::{Execution, Node, Plan, RelationFacts, Work};
+
+    const INTERPRETED: &str = "    70.00%  postgres  plpgsql.so  [.] exec_stmt\n            |\n            ---plpgsql_exec_function\n               \
+                               exec_stmt\n    30.00%  postgres  postgres  [.] ExecScan\n";
+
+    fn found(own_ms: f64, checks: &[&str], listing: &'static str) -> Option<Finding> {
+        let root = Node {
+            kind: "ModifyTable".into(),
+            operation: Some("Update".into()),
+            relation: Some("public.t".into()),
+            work: Some(Work {
+                loops: 1.0,
+                ms: own_ms,
+                ..Work::default()
+            }),
+            ..Node::default()
+        };
+        let checks = checks
+            .iter()
+            .map(|name| ((*name).to_owned(), "is_valid(doc)".to_owned()));
+        let facts = RelationFacts {
+            rows: Some(2000.0),
+            checks: checks.collect(),
+            ..RelationFacts::default()
+        };
+        let statement = StatementTime {
+            text: "UPDATE t SET views = views + $1 WHERE id = $2".into(),
+            sightings: 80,
+            share: 0.9,
+            cpu_share: 0.9,
+            running: 1.0,
+            plan: Some(Plan {
+                root,
+                executed: Some(Execution {
+                    ms: 10.0,
+                    ..Execution::default()
+                }),
+                relations: BTreeMap::from([("public.t".to_owned(), facts)]),
+                ..Plan::default()
+            }),
+            ..StatementTime::default()
+        };
+        let found = found_in_samples_of(listing, vec![statement]);
+        found.into_iter().find(|f| f.id == "check-calls-function")
+    }
+
+    #[test]
+    fn a_check_that_takes_most_of_a_write_is_named() {
+        let seen = found(9.5, &["t_doc"], INTERPRETED).unwrap();
+        assert!(
+            seen.saw
+                .contains("constraint t_doc calls a function: CHECK is_valid(doc)"),
+            "{seen:#?}"
+        );
+        assert!(seen.remedy[0].text.contains("UPDATE OF"), "{seen:#?}");
+        assert!(found(2.0, &["t_doc"], INTERPRETED).is_none());
+        assert!(found(9.5, &[], INTERPRETED).is_none());
+        assert!(found(9.5, &["t_doc"], "100.00% postgres [.] ExecScan\n").is_none());
+    }
+}

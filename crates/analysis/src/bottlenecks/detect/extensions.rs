@@ -1,0 +1,121 @@
+//! Libraries that are known by what they are slow at, as a table.
+
+use super::hits::weighty;
+use crate::bottlenecks::evidence::RunEvidence;
+use crate::bottlenecks::finding::Observation;
+
+/// What is known of a library.
+struct Known {
+    /// How the names of its files begin.
+    library: &'static str,
+    /// Parts of the names of functions, of which one must be among the hottest; any if none.
+    symbols: &'static [&'static str],
+    /// What a setting of it must be below to be named, if it has one.
+    setting: Option<(&'static str, f64)>,
+    /// What its time goes to.
+    why: &'static str,
+    /// What to do instead.
+    instead: &'static [&'static str],
+}
+
+const KNOWN: &[Known] = &[
+    Known {
+        library: "pgcrypto",
+        symbols: &["crypt_blowfish", "px_crypt", "crypt_des", "crypt_md5"],
+        setting: None,
+        why: "crypt() is slow on purpose, so that passwords that people choose can't be guessed: each call takes milliseconds of a CPU, and as \
+              many more with each round that gen_salt() was given.",
+        instead: &[
+            "for tokens and keys, which are long and random, keep a plain digest (sha256(), digest(), hmac()), and compare with that; an index \
+             serves it",
+            "for passwords, check once and hand out a session, or check in the application",
+        ],
+    },
+    Known {
+        library: "pg_trgm",
+        symbols: &[],
+        setting: Some(("pg_trgm.similarity_threshold", 0.3)),
+        why: "Each pair of texts is taken apart into groups of three letters and compared. An index on these leads to all texts that could be as \
+              similar as pg_trgm.similarity_threshold asks for, 0.3 as it comes: the lower, the more there are.",
+        instead: &[
+            "raise pg_trgm.similarity_threshold for the sessions that search (SET, or ALTER ROLE … SET), or look for words: value <% column",
+            "for the most similar few: ORDER BY column <-> value LIMIT n, with an index USING gist (column gist_trgm_ops)",
+        ],
+    },
+    Known {
+        library: "libicu",
+        symbols: &[],
+        setting: None,
+        why: "Texts are compared by an ICU collation. A nondeterministic one (that takes upper and lower case, or accents, for equal) makes a sort \
+              key of each value for hashing, grouping and comparing.",
+        instead: &[
+            "COLLATE \"C\" for codes, keys and whatever nobody reads in order: in the column's definition, so that its indexes have it, too",
+            "where case is not to matter, keep the values in one case (lower() on writing, or an index on lower(column)), in the place of a \
+             nondeterministic collation",
+        ],
+    },
+];
+
+/// Adds what is known of a library to what was seen of it.
+pub(super) fn advise(
+    seen: Observation,
+    object: &str,
+    symbols: &[&str],
+    run: Option<&RunEvidence>,
+) -> Observation {
+    let shows = |known: &&Known| {
+        object.starts_with(known.library)
+            && (known.symbols.is_empty()
+                || symbols
+                    .iter()
+                    .any(|s| known.symbols.iter().any(|k| s.contains(k))))
+    };
+    let Some(known) = KNOWN.iter().find(shows) else {
+        return seen;
+    };
+    let set = run.zip(known.setting).and_then(|(run, (name, below))| {
+        let value = run.setting(name)?;
+        (value.parse::<f64>().ok()? < below).then_some((name, value))
+    });
+    let seen = seen.means(known.why).all_seen(
+        run.into_iter()
+            .flat_map(|run| weighty(run).take(1))
+            .map(|statement| format!("the statement with the most time: {}", statement.named())),
+    );
+    let seen = match set {
+        Some((name, value)) => seen.seen(format!("{name} = {value}")).sql(format!(
+            "ALTER SYSTEM RESET {name}; SELECT pg_reload_conf();"
+        )),
+        None => seen,
+    };
+    known
+        .instead
+        .iter()
+        .fold(seen, |seen, text| seen.advice(*text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn advised(object: &str, symbols: &[&str]) -> Vec<String> {
+        let seen = Observation::of_samples(0.5, "CPU time in a library.".to_owned());
+        let steps = advise(seen, object, symbols, None).remedy;
+        steps.into_iter().map(|step| step.text).collect()
+    }
+
+    #[test]
+    fn what_a_library_is_slow_at_is_told_with_what_to_do() {
+        let crypt = advised("pgcrypto.so", &["_crypt_blowfish_rn"]);
+        assert!(crypt[0].contains("sha256()"), "{crypt:?}");
+        let icu = advised("libicui18n.so.72.1", &["icu_72::CollationKeys"]);
+        assert!(icu[0].contains("COLLATE \"C\""), "{icu:?}");
+        assert!(advised("pg_trgm.so", &["cnt_sml"])[1].contains("<->"));
+    }
+
+    #[test]
+    fn what_is_not_known_gets_no_such_words() {
+        assert!(advised("pgcrypto.so", &["pgp_sym_encrypt"]).is_empty());
+        assert!(advised("libfoo.so", &[]).is_empty());
+    }
+}

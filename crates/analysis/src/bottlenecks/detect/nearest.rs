@@ -1,0 +1,89 @@
+//! The first few rows in the order of something that is computed for all of them.
+
+use super::plans::{FEW_ROWS, by_index};
+use super::shapes::{At, Shown, advice};
+use crate::bottlenecks::finding::{Confidence, StepKind};
+
+/// What a distance is computed by.
+const OF_DISTANCE: &[&str] = &[
+    "<->", "abs(", "acos(", "asin(", "atan2(", "cos(", "dist", "power(", "sin(", "sqrt(", " ^ ",
+];
+/// The part of the rows below which those that are wanted are few.
+const FEW: f64 = 0.1;
+
+/// Whether an expression depends on a value that the statement was given, and not on the row alone. Constants
+/// look the same, as literals are not kept.
+fn has_values(expression: &str) -> bool {
+    expression.contains('$')
+}
+
+/// A sort by an expression, of many rows of one table, for the first few.
+pub(super) fn computed(at: &At) -> Option<Shown> {
+    let node = at.node;
+    if node.kind != "Limit" {
+        return None;
+    }
+    let mut sort = node.nodes.first()?;
+    while matches!(sort.kind.as_str(), "Gather Merge" | "Gather" | "Result") {
+        sort = sort.nodes.first()?;
+    }
+    let scan = sort.nodes.first()?;
+    let key = sort.sort_key.first()?;
+    let table = scan.relation.as_ref()?;
+    let rows = scan.actual_rows.unwrap_or(scan.rows);
+    let given = node.actual_rows.unwrap_or(node.rows);
+    let is_expression = key.contains('(') && !key.to_ascii_lowercase().contains("random()");
+    if sort.kind != "Sort" || !is_expression || rows < FEW_ROWS || given > FEW * rows {
+        return None;
+    }
+    let lower = key.to_ascii_lowercase();
+    let near = OF_DISTANCE.iter().any(|sign| lower.contains(sign));
+    let shown: String = match key.char_indices().nth(100) {
+        Some((end, _)) => format!("{}…", &key[..end]),
+        None => key.clone(),
+    };
+    let order = key
+        .trim_end_matches(" NULLS FIRST")
+        .trim_end_matches(" NULLS LAST")
+        .trim_end_matches(" DESC");
+    // In the index's definition the table has no other name.
+    let prefix = format!("{}.", scan.alias.as_deref().unwrap_or_default());
+    let own = match prefix.as_str() {
+        "." => order.to_owned(),
+        prefix => order.replace(&format!("({prefix}"), "("),
+    };
+    let own = match own.starts_with('(') {
+        true => format!("({own})"),
+        false => format!("(({own}))"),
+    };
+    let own = (
+        StepKind::Sql,
+        format!("CREATE INDEX CONCURRENTLY ON {table} {own};   -- its functions must be IMMUTABLE"),
+    );
+    let steps = match (near, has_values(key)) {
+        (true, true) => vec![
+            advice(format!(
+                "for a distance an index that finds the nearest: CREATE INDEX ON {table} USING gist (point(x, y)), or of a geography \
+                 (PostGIS), an earth (earthdistance) or a vector, and ORDER BY that <-> the value asked for LIMIT n"
+            )),
+            advice(
+                "or bound the rows first by a condition that an index serves (a box around the place: x BETWEEN … AND y BETWEEN …)",
+            ),
+        ],
+        (_, true) => vec![advice(
+            "what depends on the values asked for is in no index's order: bound the rows first by a condition that an index serves; constants in \
+             the place of the values make an index on the expression possible",
+        )],
+        (_, false) => vec![own],
+    };
+    Some(Shown {
+        cost: at.cost(node),
+        left: by_index(rows, given),
+        saw: format!(
+            "{shown} is computed for each of {rows:.0} rows of {table}, and they are sorted by it, for the first {given:.0}."
+        ),
+        steps,
+        seen: Vec::new(),
+        confidence: Confidence::High,
+    })
+}
