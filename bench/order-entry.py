@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Order entry held against go-tpc, side by side on one server.
 
-    bench/order-entry.py PGASSAY GO-TPC [WAREHOUSES [CLIENTS [SECONDS [ROUNDS]]]]     2 4 30 5
+    bench/order-entry.py PGASSAY GO-TPC [WAREHOUSES [CLIENTS [SECONDS [ROUNDS]]]]     2 4 30 5; 0 rounds: the checks alone
 
 Makes a throw-away server (BIN, or the newest installed) and prints
 
@@ -10,7 +10,7 @@ Makes a throw-away server (BIN, or the newest installed) and prints
   * in alternating rounds: throughput, new orders a minute, and client CPU a transaction of either,
     pgassay by statements and by procedures, with the ratio to go-tpc as median [min..max],
   * the mix of either over all rounds,
-  * whether the consistency conditions hold: each program's own, and pgassay's asked of both.
+  * whether the consistency conditions hold: each program's own of its tables, and go-tpc's of pgassay's tables.
 
 go-tpc's client CPU is that of its whole process, which in such a run is nearly all its clients';
 pgassay's is that of its load threads, and that of its process while the load ran is not more by much
@@ -71,10 +71,10 @@ class Server:
         shutil.rmtree(self.place)
 
 
-def gotpc(program, *words):
+def gotpc(program, *words, database="gotpc", params="sslmode=disable"):
     """go-tpc's words, and CPU and elapsed seconds."""
     command = [program, "tpcc", *words, "-d", "postgres", "-H", "127.0.0.1", "-P", str(PORT), "-U", "postgres",
-               "-p", "x", "-D", "gotpc", "--conn-params", "sslmode=disable"]
+               "-p", "x", "-D", database, "--conn-params", params]
     begin = time.monotonic()
     with tempfile.TemporaryFile("w+") as said:
         process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
@@ -138,6 +138,48 @@ def rows_of_pgassay(server, program, warehouses, runs):
     return {table: int(count) for table, count in found}, took
 
 
+def checked_by_gotpc(server, program, theirs, warehouses, clients, seconds, runs, workload):
+    """go-tpc's own check of the tables that pgassay filled and, where seconds are given, ran its load on.
+
+    pgassay removes its tables at the end, so one more condition of it waits for a lock that this program holds until
+    go-tpc has looked.  Returns the conditions that held, of each warehouse."""
+    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "crates", "engine", "workloads", workload + ".sql")
+    if seconds:
+        with open(source, encoding="utf-8") as file:
+            text = file.read()
+    else:
+        text = "-- asks for an item\n-- @tables order-entry\n-- @script ask 1\nSELECT i_name FROM item WHERE i_id = 7;\n"
+    text = text.replace("-- @script ", "-- @condition waits: SELECT pg_advisory_lock(19) IS NOT NULL\n-- @script ", 1)
+    script = os.path.join(runs, f"checked-{workload}.sql")
+    with open(script, "w", encoding="utf-8") as file:
+        file.write(text)
+    target = f"host=127.0.0.1 port={PORT} user=postgres dbname=postgres"
+    holder = subprocess.Popen([f"{server.bin}/psql", "-h", "127.0.0.1", "-p", str(PORT), "-U", "postgres", "-XAtq", "postgres"],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    holder.stdin.write("SELECT 'held' FROM pg_advisory_lock(19);\n")
+    holder.stdin.flush()
+    holder.stdout.readline()
+    running = subprocess.Popen([program, "run", script, target, "--load", "--is-copy", "-s", str(warehouses), "--clients", str(clients),
+                                "--time", str(seconds or 0.1), "--warmup", "0", "--trials", "1", "--observe", "none", "--quiet",
+                                "--runs", runs], stdout=subprocess.DEVNULL)
+    try:
+        waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        while server.ask("postgres", waits) == "0":
+            if running.poll() is not None:
+                sys.exit("order-entry.py: pgassay's load ended before go-tpc could look")
+            time.sleep(0.2)
+        words = ["check", "--warehouses", str(warehouses), "-T", str(clients)] + ([] if seconds else ["--check-all"])
+        text, _, _ = gotpc(theirs, *words, database="postgres", params="sslmode=disable&search_path=pgassay")
+    finally:
+        holder.stdin.close()
+        holder.wait()
+        if running.wait() != 0:
+            sys.exit("order-entry.py: pgassay's own conditions did not hold")
+    names = re.findall(r"begin to check warehouse \d+ at condition 3\.3\.2\.(\d+)", text)
+    whole = {name for name in names if names.count(name) == warehouses}
+    return ", ".join(sorted(whole, key=int))
+
+
 def spread(values, digits):
     return f"{statistics.median(values):.{digits}f} [{min(values):.{digits}f}..{max(values):.{digits}f}]"
 
@@ -176,6 +218,7 @@ def main():
                 figure, failures = kinds[kind]()
                 seen[kind].append(figure)
                 failed[kind] += failures
+        seen = {kind: each for kind, each in seen.items() if each}
         print(f"\n{'':22}{'tps':>24}{'new orders/min':>30}{'client CPU, us/tx':>24}{'of go-tpc CPU':>22}{'tps':>22}")
         for kind, each in seen.items():
             line = f"{kind:22}{spread([f['tps'] for f in each], 0):>24}{spread([f['orders'] for f in each], 0):>30}"
@@ -191,6 +234,10 @@ def main():
             print(f"{kind:22}" + "".join(f"{share:14.2f}" for share in shares) + f"{total:14}{failed[kind]:8}")
         gotpc(theirs, "check", "--warehouses", str(warehouses))
         print("\nconsistency: go-tpc's check of its tables passed; pgassay's conditions 1 to 4 held after each of its runs")
+        for workload, length, when in [("order-entry", 0, "once filled"), ("order-entry", seconds, "after its load by statements"),
+                                       ("order-entry-procedures", seconds, "after its load by procedures")]:
+            held = checked_by_gotpc(server, ours, theirs, warehouses, clients, length, runs, workload)
+            print(f"  go-tpc's check of pgassay's tables {when}: conditions {held} hold for all {warehouses} warehouses")
     finally:
         server.close()
         shutil.rmtree(runs)

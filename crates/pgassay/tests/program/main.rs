@@ -29,6 +29,7 @@ mod follow;
 mod given;
 mod guard;
 mod guest;
+mod hostile_logs;
 mod inspect;
 mod inspect_server;
 mod kernels;

@@ -136,10 +136,15 @@ fn run_mix(server: &Server) {
 
 /// The log of an ending, once all of the mix is in it.
 fn log(server: &Server, ending: &str) -> PathBuf {
+    log_with(server, ending, "sum(id) FROM booking")
+}
+
+/// The log of an ending, once these words are in it.
+pub fn log_with(server: &Server, ending: &str, words: &str) -> PathBuf {
     let path = server.dir.join("data/log").join(format!("own{ending}"));
     for _ in 0..200 {
         let there = fs::read_to_string(&path).unwrap_or_default();
-        if there.contains("sum(id) FROM booking") {
+        if there.contains(words) {
             return path;
         }
         std::thread::sleep(Duration::from_millis(50));
@@ -147,7 +152,7 @@ fn log(server: &Server, ending: &str) -> PathBuf {
     panic!("{} has no end", path.display());
 }
 
-fn weight(made: &Value, words: &str) -> u64 {
+pub fn weight(made: &Value, words: &str) -> u64 {
     let scripts = made["scripts"].as_array().unwrap();
     let found = scripts
         .iter()
@@ -158,7 +163,7 @@ fn weight(made: &Value, words: &str) -> u64 {
 }
 
 /// Runs a workload file on the server; how many transactions failed, and how many there were.
-fn runs(file: &str, server: &Server, dir: &Path) -> (f64, f64) {
+pub fn runs(file: &str, server: &Server, dir: &Path) -> (f64, f64) {
     let target = format!(
         "host={} port={} user={OWNER} dbname=postgres",
         server.socket_dir.display(),
