@@ -35,7 +35,7 @@ use crate::host::{self, HostSummary};
 use crate::measured::{ArmAnalysis, CommitCheck, RunInfo, ServerSummary, StageArm};
 use crate::pgio::{self, PgioAnalysis};
 use crate::quality::Quality;
-use crate::storage::{plateau, volume};
+use crate::storage::{kinds, plateau, volume};
 use crate::trial_view::Server;
 use crate::{
     axes, causes, checkpoints, diagnose, metrics, number, observed, primitives, query_cost,
@@ -439,6 +439,7 @@ fn warnings(
             scope.trials_on(StageId::ScatteredRead, 0),
             storage,
         ));
+        warnings.extend(kinds::limits_unknown(&run.host, storage));
     }
     // Servers side by side share a volume or have one each: of one alone it is known.
     if scope.arms == 1 {

@@ -8,6 +8,7 @@
 //! says why, never 0.
 
 pub mod credits;
+pub mod kinds;
 pub mod plateau;
 mod reads;
 pub mod volume;
