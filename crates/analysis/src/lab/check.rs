@@ -182,6 +182,7 @@ fn of_stage(plan: &LabPlan, stage: &StagePlan, say: &mut impl FnMut(String)) {
         ));
     }
     of_hosts(plan, stage, &mut say);
+    of_machines(plan, stage, &mut say);
     for arm in arms.iter().filter_map(|name| plan.arm(name)) {
         let (what, gives) = match stage.measure {
             Measure::Compare => continue,
@@ -305,6 +306,45 @@ fn of_places(plan: &LabPlan, stage: &StagePlan, say: &mut impl FnMut(String)) {
         if arm.is_placed() {
             say(format!(
                 "arm `{}` has CPUs or a wrap of its own, and the stage chooses both by cpus, smt or numa",
+                arm.name
+            ));
+        }
+    }
+}
+
+/// The servers of one command are on one machine.
+fn of_machines(plan: &LabPlan, stage: &StagePlan, say: &mut impl FnMut(String)) {
+    let arms = plan.arms_of(stage).into_iter();
+    let arms: Vec<_> = arms.filter_map(|name| plan.arm(name)).collect();
+    let Some(far) = arms.iter().find(|arm| arm.machine().is_some()) else {
+        return;
+    };
+    let machine = far.machine().unwrap_or_default();
+    match stage.measure {
+        Measure::Compare => {
+            if let Some(other) = arms.iter().find(|arm| arm.machine() != far.machine()) {
+                say(format!(
+                    "arm `{}` is on {machine}, `{}` {}: the servers of one comparison are on one machine. Give each a \
+                     stage of its own that runs it, and let a statement's ratio hold one against the other",
+                    far.name,
+                    other.name,
+                    other
+                        .machine()
+                        .map_or("here".to_owned(), |machine| format!("on {machine}")),
+                ));
+            }
+        }
+        Measure::Run => {}
+        Measure::Count | Measure::Inspect => say(format!(
+            "arm `{}` is on {machine}, and {} is done here; run and compare are carried out there",
+            far.name,
+            stage.measure.command()
+        )),
+    }
+    for arm in arms {
+        if arm.machine().is_some() && arm.placed.is_some() {
+            say(format!(
+                "arm `{}` is on another machine, whose CPUs are not known: name them by `cpus` instead of `placed`",
                 arm.name
             ));
         }

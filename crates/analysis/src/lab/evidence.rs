@@ -106,6 +106,19 @@ impl Evidence {
         }
     }
 
+    /// The machines on which these stages were measured; where nothing tells, that of the lab.
+    pub fn hosts(&self, stages: &[&str]) -> Vec<&HostSummary> {
+        let of = self
+            .parts
+            .iter()
+            .filter(|part| stages.contains(&part.stage.as_str()));
+        let hosts: Vec<&HostSummary> = of.filter_map(|part| Some(&part.analysis()?.host)).collect();
+        match hosts.is_empty() {
+            true => vec![&self.host],
+            false => hosts,
+        }
+    }
+
     /// A figure.
     ///
     /// # Errors
@@ -458,7 +471,7 @@ fn at(compare: &Compare, arm: usize, clients: u32) -> Option<&PointResult> {
 }
 
 /// A metric of an arm in each round, by launch and round. The first arm stands in every pair.
-fn rounds(
+pub(crate) fn rounds(
     compare: &Compare,
     arm: usize,
     clients: u32,

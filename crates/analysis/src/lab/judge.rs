@@ -86,7 +86,8 @@ fn check(statement: &Statement, evidence: &Evidence) -> Checked {
         why,
     });
     // What was measured is shown all the same.
-    if let Some(lacks) = statement.needs.lacking(&evidence.host) {
+    let mut hosts = evidence.hosts(&statement.test.stages()).into_iter();
+    if let Some(lacks) = hosts.find_map(|host| statement.needs.lacking(host)) {
         tested.why = format!("it needs {lacks}");
         tested.outcome = Outcome::CannotBeTold;
     }

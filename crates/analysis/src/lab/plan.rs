@@ -104,6 +104,24 @@ pub struct ArmPlan {
 }
 
 impl ArmPlan {
+    /// The machine of its own that its target names, `ssh://db1` or `exec:COMMAND`; none of an arm of the machine
+    /// that the lab runs on.
+    pub fn machine(&self) -> Option<&str> {
+        let target = self.target.as_deref()?;
+        match target.strip_prefix("ssh://") {
+            Some(rest) => rest
+                .split_once('/')
+                .map(|(host, _)| &target[.."ssh://".len() + host.len()])
+                .or(Some(target)),
+            None if target.starts_with("exec:") => Some(
+                target
+                    .split_once(" // ")
+                    .map_or(target, |(command, _)| command),
+            ),
+            None => None,
+        }
+    }
+
     /// Whether it has an environment, CPUs or a wrapping command of its own.
     pub fn is_given(&self) -> bool {
         !self.environment.is_empty() || self.is_placed()
@@ -330,6 +348,20 @@ pub enum Test {
         /// Why not.
         why: String,
     },
+}
+
+impl Test {
+    /// The stages that it speaks of.
+    pub fn stages(&self) -> Vec<&str> {
+        match self {
+            Self::Ratio { of, over, .. } => vec![&of.stage, &over.stage],
+            Self::Value { of, .. } => vec![&of.stage],
+            Self::Order { stage, .. } | Self::Peak { stage, .. } | Self::Share { stage, .. } => {
+                vec![stage]
+            }
+            Self::Untested { .. } => Vec::new(),
+        }
+    }
 }
 
 fn throughput() -> String {

@@ -22,6 +22,11 @@ pub fn fit(plan: &LabPlan, host: &HostSummary) -> (LabPlan, Vec<String>) {
             0 => plan.arms.len(),
             named => named,
         };
+        let elsewhere = |name: &&str| plan.arm(name).is_some_and(|arm| arm.machine().is_some());
+        if plan.arms_of(stage).iter().any(elsewhere) {
+            // Its machine is not known before it is measured.
+            continue;
+        }
         clients(stage, host, &mut left_out);
         cpus(stage, host, &mut left_out);
         scales(stage, arms, host, &mut left_out);

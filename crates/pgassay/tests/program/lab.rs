@@ -262,3 +262,111 @@ fn the_clients_of_a_lab_are_where_they_are_named_also_after_an_interruption() {
     assert_eq!(resumed.status.code(), Some(0), "{said}");
     assert!(said.contains("load from local"), "{said}");
 }
+
+/// The same plan with two arms, the second of which is on a machine of its own.
+const MACHINES: &str = r#"
+name = "machines"
+title = "Two machines"
+question = "Which is faster?"
+[[arm]]
+name = "here"
+target = "temp"
+[[arm]]
+name = "there"
+target = "exec:env MACHINE=b // temp"
+[[stage]]
+id = "here"
+measure = "run"
+arms = ["here"]
+clients = [1]
+scale = [1]
+seconds = 0.1
+trials = 6
+[[stage]]
+id = "there"
+measure = "run"
+arms = ["there"]
+clients = [1]
+scale = [1]
+seconds = 0.1
+trials = 6
+[[statement]]
+id = "equal"
+says = "They are within a factor of a hundred."
+test = { kind = "ratio", of = { stage = "there", arm = "there", clients = 1 }, over = { stage = "here", arm = "here", clients = 1 }, range = { at-least = 0.01, at-most = 100 } }
+needs = { cpus = 1 }
+"#;
+
+#[test]
+fn an_arm_may_be_on_a_machine_of_its_own() {
+    let runs = Runs::new("lab-machines");
+    let refused = |plan_text: &str, says: &str, extra: &[&str]| {
+        let path = plan(&runs, plan_text);
+        let output = runs.run(&[&["lab", path.as_str()], extra].concat());
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(says), "{says}: {said}");
+    };
+    let there = "a server on exec:env MACHINE=b";
+    refused(MACHINES, there, &["--dry-run"]);
+    let running = MACHINES.replace("b // temp", "b // host=/nowhere");
+    refused(
+        &running,
+        "one that runs already",
+        &["--dry-run", "--allow-commands"],
+    );
+    let together = MACHINES.replacen(
+        "measure = \"run\"\narms = [\"here\"]",
+        "measure = \"compare\"",
+        1,
+    );
+    let one_machine = "the servers of one comparison are on one machine. Give each a stage";
+    refused(&together, one_machine, &["--check"]);
+    let counted = MACHINES.replacen(
+        "measure = \"run\"\narms = [\"here\"]",
+        "measure = \"inspect\"",
+        1,
+    );
+    refused(&counted, "and inspect is done here", &["--check"]);
+
+    let path = plan(&runs, MACHINES);
+    let words = [
+        "lab",
+        &path,
+        "--allow-commands",
+        "--minutes",
+        "0.2",
+        "--json",
+    ];
+    let output = runs.run(&words);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_schema(&json, "lab-1.json");
+    let server = |stage: usize| json["stages"][stage]["arms"][0]["server"].as_str().unwrap();
+    assert!(
+        server(1).ends_with(", on exec:env MACHINE=b, with its load"),
+        "{}",
+        server(1)
+    );
+    assert!(!server(0).contains("MACHINE"), "{}", server(0));
+    let command = json["stages"][1]["command"].to_string();
+    assert!(command.contains("exec:env MACHINE=b // temp"), "{command}");
+    // Held against each other, unless the machine was too busy for that.
+    let equal = &json["statements"][0];
+    let why = equal["why"].as_str().unwrap_or_default();
+    assert!(
+        equal["outcome"] == "same" || why.contains("too disturbed"),
+        "{equal:#}"
+    );
+    let labs = fs::read_dir(runs.0.join("labs")).unwrap().flatten();
+    let lab = labs.map(|entry| entry.path()).next().unwrap();
+    let kept = fs::read_dir(lab.join("02-there")).unwrap().flatten();
+    let marked = kept.filter(|run| run.path().join("elsewhere.json").is_file());
+    assert_eq!(marked.count(), 1);
+    refused(
+        MACHINES,
+        "names one of its own",
+        &["--dry-run", "--allow-commands", "--on", "exec:env M=c"],
+    );
+}

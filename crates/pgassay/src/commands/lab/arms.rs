@@ -77,6 +77,10 @@ impl Arms {
             };
         }
         let target = arm.target.clone().unwrap_or_default();
+        if arm.machine().is_some() {
+            // What is there is found there.
+            return Ok(target);
+        }
         let spec: TargetSpec = target.parse().map_err(|error| format!("{error}"))?;
         if let (TargetSpec::Build(name), Measure::Inspect) = (&spec, measure)
             && server_of(name).is_some()

@@ -7,7 +7,7 @@ mod arms;
 mod lower;
 pub mod outline;
 mod plans;
-mod record;
+pub mod record;
 mod trust;
 
 use std::cell::RefCell;
@@ -22,6 +22,7 @@ use pgassay_analysis::lab::legs::{Leg, legs};
 use pgassay_analysis::lab::plan::{ArmPlan, Measure, StagePlan};
 use pgassay_analysis::lab::{LabPlan, scale};
 use pgassay_engine::rundir;
+use pgassay_far::Place;
 use pgassay_model::run::RunState;
 use pgassay_model::{Failure, FailureKind};
 use pgassay_sys::stop::Stop;
@@ -107,6 +108,7 @@ pub fn lab(
         return Ok(Exit::Done);
     }
     trust::refuse(&named.plan, named.file.is_some(), args.allow_commands)?;
+    refuse_machines_from_afar(&named.plan)?;
     let host = record::this_machine();
     let (plan, left_out) = match args.as_published {
         true => (named.plan.clone(), Vec::new()),
@@ -144,6 +146,22 @@ pub fn lab(
     rundir::replace_file(&dir.join("plan.toml"), named.text.as_bytes())?;
     record.write(&dir)?;
     measure(&mut record, &dir, args, global, terminal, stop)
+}
+
+/// Refuses arms on machines of their own where the lab itself is carried out for another machine: from there none is
+/// led on.
+fn refuse_machines_from_afar(plan: &LabPlan) -> anyhow::Result<()> {
+    let arm = plan.arms.iter().find(|arm| arm.machine().is_some());
+    match (arm, far::Session::of_this()) {
+        (Some(arm), Some(_)) => bail!(
+            Failure::usage(format!(
+                "--on carries the whole lab out on one machine, and arm `{}` names one of its own",
+                arm.name
+            ))
+            .with_remedy("leave --on out, or the machines in the arms' targets")
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// Refuses machines of the load that a lab can't have.
@@ -395,7 +413,7 @@ fn one(
         return Ok(State::Done);
     }
     let machines = machines(args);
-    trust::refuse_command(&part.command, &machines)?;
+    trust::refuse_command(&part.command, &record.plan, &machines)?;
     let mut command = part.command.clone();
     if measure == Measure::Count {
         command.push("--json".to_owned());
@@ -406,6 +424,8 @@ fn one(
         if whole == Some(RunState::Complete) {
             return Ok(State::Done);
         }
+        // What another machine recorded is measured anew.
+        let elsewhere = part.targets.iter().any(|target| Place::is_meant(target));
         // Nothing but how the server is had, and where its load is from, is typed again.
         let stand_in = command.iter().filter(|word| *word == "--stand-in").cloned();
         let resumed = [&command[0], "--resume", &name].map(str::to_owned);
@@ -413,7 +433,9 @@ fn one(
             .into_iter()
             .filter(|(name, _)| command.iter().any(|word| word == name));
         let from = from.flat_map(|(name, value)| [name.to_owned(), value]);
-        command = resumed.into_iter().chain(stand_in).chain(from).collect();
+        if !elsewhere {
+            command = resumed.into_iter().chain(stand_in).chain(from).collect();
+        }
     }
     let (exit, said) = match carry_out(&command, place, global, terminal, stop) {
         Ok(done) => done,
@@ -434,6 +456,14 @@ fn one(
     Ok(match exit {
         Exit::Partial if stop.asked() => State::Pending,
         Exit::Partial => State::Failed("it was measured in part".to_owned()),
+        // Of another machine, which has said why.
+        Exit::Usage | Exit::Target => State::Impossible(format!(
+            "the command ended with code {} there: {}",
+            exit as u8,
+            outline::typed(&part.command)
+        )),
+        Exit::Fault | Exit::Interrupted if stop.asked() => State::Pending,
+        Exit::Fault | Exit::Interrupted => State::Failed("it was broken off there".to_owned()),
         _ => State::Done,
     })
 }
@@ -463,7 +493,11 @@ fn carry_out(
     };
     let said = Said::default();
     let mut muted = terminal.with_results(Box::new(said.clone()));
-    let exit = super::dispatch(args, &mut muted, stop)?;
+    let words: Vec<OsString> = args.global.typed.iter().map(OsString::from).collect();
+    let exit = match far::sought(&args, &words)? {
+        Some(there) => far::there(&there, &args.global, &mut muted, stop)?,
+        None => super::dispatch(args, &mut muted, stop)?,
+    };
     Ok((exit, said.0.take()))
 }
 

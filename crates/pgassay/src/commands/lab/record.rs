@@ -109,6 +109,26 @@ impl Record {
         rundir::replace_file(&dir.join("lab.json"), text.as_bytes())
     }
 
+    /// What each part showed so far, and the directory of its recorded run.
+    ///
+    /// # Errors
+    /// Where a recorded run can't be read.
+    pub fn shown(&self, dir: &Path) -> anyhow::Result<Vec<(Part, Option<String>)>> {
+        let each = self.parts.iter().map(|part| {
+            let of = self.plan.stage(&part.stage);
+            let measure = of.map_or(Measure::Run, |stage| stage.measure);
+            let (shown, run) = shown(measure, part, &dir.join(&part.place))?;
+            let part = Part {
+                stage: part.stage.clone(),
+                leg: part.leg.clone(),
+                arms: part.arms.clone(),
+                shown,
+            };
+            Ok((part, run))
+        });
+        each.collect()
+    }
+
     /// What was measured so far, concluded.
     ///
     /// # Errors
@@ -119,16 +139,8 @@ impl Record {
             parts: Vec::new(),
         };
         let mut made = Vec::new();
-        for part in &self.parts {
-            let of = self.plan.stage(&part.stage);
-            let measure = of.map_or(Measure::Run, |stage| stage.measure);
-            let (shown, run) = shown(measure, part, &dir.join(&part.place))?;
-            evidence.parts.push(Part {
-                stage: part.stage.clone(),
-                leg: part.leg.clone(),
-                arms: part.arms.clone(),
-                shown,
-            });
+        for (part, (shown, run)) in self.parts.iter().zip(self.shown(dir)?) {
+            evidence.parts.push(shown);
             made.push(Made {
                 command: part.command.clone(),
                 run,

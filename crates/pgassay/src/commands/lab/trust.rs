@@ -3,6 +3,7 @@
 use anyhow::bail;
 use pgassay_analysis::lab::LabPlan;
 use pgassay_analysis::lab::check::is_script;
+use pgassay_far::Place;
 use pgassay_model::Failure;
 use pgassay_server::TargetSpec;
 
@@ -31,8 +32,15 @@ const RUN_PROGRAMS: &[&str] = &[
 /// Naming the command.
 pub fn refuse_command(
     command: &[String],
+    plan: &LabPlan,
     machines: &[(&'static str, String)],
 ) -> anyhow::Result<()> {
+    let named = |word: &String| {
+        plan.arms
+            .iter()
+            .any(|arm| arm.target.as_ref() == Some(word))
+    };
+    let other = |word: &&String| Place::is_meant(word) && !named(word);
     let typed = |n: usize| {
         let mut flags = machines.iter();
         flags.any(|(name, value)| command[n] == *name && command.get(n + 1) == Some(value))
@@ -44,21 +52,38 @@ pub fn refuse_command(
             "--allow-shell",
             "--drop-caches",
             "--from",
+            "--far-program",
+            "--on=",
             "--listen",
             "--html",
             "--output",
         ]
         .iter()
         .any(|flag| word.starts_with(flag))
+            || word == "--on"
     };
     let mut words = command.iter().enumerate();
-    if measures && !words.any(|(n, word)| odd(word) && !typed(n)) {
+    let elsewhere = command.iter().enumerate();
+    let mut elsewhere = elsewhere.filter(|(n, word)| other(word) && (*n == 0 || !typed(n - 1)));
+    if measures && elsewhere.next().is_none() && !words.any(|(n, word)| odd(word) && !typed(n)) {
         return Ok(());
     }
     bail!(Failure::usage(format!(
         "the lab's record holds a command that no plan has: {}",
         command.join(" ")
     )))
+}
+
+/// The target on another machine, where one is named.
+fn there(target: &str) -> anyhow::Result<Option<String>> {
+    if !Place::is_meant(target) {
+        return Ok(None);
+    }
+    let (_, left) = Place::of_target(target).map_err(|error| Failure::usage(error.to_string()))?;
+    Ok(Some(match left.as_str() {
+        "" => "temp".to_owned(),
+        _ => left,
+    }))
 }
 
 /// Refuses a plan from a file that executes what is not pgassay's own, unless that is allowed.
@@ -68,7 +93,8 @@ pub fn refuse_command(
 pub fn refuse(plan: &LabPlan, from_file: bool, allowed: bool) -> anyhow::Result<()> {
     for arm in &plan.arms {
         let Some(target) = &arm.target else { continue };
-        let spec: TargetSpec = target.parse().map_err(explain)?;
+        let there = there(target)?;
+        let spec: TargetSpec = there.as_ref().unwrap_or(target).parse().map_err(explain)?;
         if !spec.is_launched() {
             bail!(
                 Failure::usage(format!(
@@ -84,6 +110,9 @@ pub fn refuse(plan: &LabPlan, from_file: bool, allowed: bool) -> anyhow::Result<
     }
     let mut commands = Vec::new();
     for arm in &plan.arms {
+        if let Some(machine) = arm.machine() {
+            commands.push(format!("arm `{}`: a server on {machine}", arm.name));
+        }
         if let Some(target) = &arm.target
             && let Ok(TargetSpec::Prefix(path)) = target.parse()
         {
