@@ -42,6 +42,7 @@ pub fn all() -> Vec<(&'static str, Value)> {
         of::<Looked>(Looked::SCHEMA, "doctor"),
         of::<Facts>(FACTS_SCHEMA, "collect"),
         of::<hosts::Hosts>(hosts::SCHEMA, "compare-runs"),
+        of::<hosts::Machines>(hosts::MACHINES_SCHEMA, "compare-runs --table"),
         of::<fit::Fit>(fit::SCHEMA, "fit"),
         of::<fleet::Fleet>(fleet::SCHEMA, "fleet"),
         of::<guard::Guarded>(guard::SCHEMA, "guard"),

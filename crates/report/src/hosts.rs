@@ -49,6 +49,10 @@ fn letters(sides: &[Side]) -> String {
 
 fn named(sides: &[Side]) -> Vec<String> {
     let name = |side: &Side| {
+        if let Some(lab) = &side.lab {
+            let machine = side.processors.as_deref().unwrap_or("unknown processors");
+            return format!("{} is the lab {lab} on {machine}", side.label);
+        }
         let server = side.server.as_deref().unwrap_or("a server");
         let server: Vec<&str> = server.split_whitespace().take(2).collect();
         let machine = side.processors.as_deref().unwrap_or("unknown processors");

@@ -25,6 +25,7 @@ mod html;
 mod inspection;
 mod kernels;
 mod lab;
+mod machines;
 mod made;
 mod markdown;
 mod plain;

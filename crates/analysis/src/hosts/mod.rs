@@ -7,22 +7,27 @@
 
 mod differences;
 mod pattern;
+mod rows;
 mod scenario;
 
 use std::collections::BTreeMap;
 
+use pgassay_model::axis;
 use pgassay_model::query_cost::Way;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use differences::{Difference, differences};
+pub use rows::{Asked, Figure, MACHINES_SCHEMA, Machines, Row, in_rows};
 pub use scenario::Family;
 
 use crate::analysis::Analysis;
+use crate::lab::LabPlan;
+use crate::lab::evidence::Part;
 use crate::profile::stage::Stage;
 use crate::stats::Direction::{self, HigherIsBetter};
 use crate::stats::{Estimate, Rule, compare_runs, summarize_positive};
-use scenario::{Seen, seen};
+use scenario::{Seen, seen, seen_in_lab};
 
 /// Name and version of the serialized form.
 pub const SCHEMA: &str = "pgassay/hosts/1";
@@ -31,11 +36,95 @@ pub const SCHEMA: &str = "pgassay/hosts/1";
 /// comparisons of a server with itself on a shared machine the largest showed 6 %.
 pub const APART: f64 = 0.10;
 
-/// One side: runs of one server on one machine, or of a group of hosts.
-#[derive(Debug, Clone, PartialEq)]
+/// A recorded run, by itself or of a lab.
+#[derive(Debug, Clone)]
+pub struct Recorded {
+    /// The directory that it lies in.
+    dir: String,
+    /// What it is, and what its first server did.
+    analysis: Analysis,
+    /// What it is a part of.
+    lab: Option<OfLab>,
+    /// Every scenario in it.
+    seen: Vec<Seen>,
+}
+
+/// What a run is of a lab.
+#[derive(Debug, Clone)]
+struct OfLab {
+    /// The lab's name.
+    id: String,
+    /// Its directory.
+    dir: String,
+    /// Which part of it.
+    part: String,
+}
+
+impl Recorded {
+    /// A run by itself.
+    pub fn run(dir: String, analysis: Analysis) -> Self {
+        Self {
+            dir,
+            seen: seen(&analysis),
+            analysis,
+            lab: None,
+        }
+    }
+
+    /// A part of a lab, of which name and directory are given, whose run lies in `dir`; none where it is no run.
+    pub fn of_lab(lab: (&str, &str), plan: &LabPlan, part: &Part, dir: String) -> Option<Self> {
+        let name = part_name(plan, part);
+        Some(Self {
+            dir,
+            analysis: part.analysis()?.clone(),
+            seen: seen_in_lab(part, &name),
+            lab: Some(OfLab {
+                id: lab.0.to_owned(),
+                dir: lab.1.to_owned(),
+                part: name,
+            }),
+        })
+    }
+
+    /// The directory that it lies in.
+    pub fn dir(&self) -> &str {
+        &self.dir
+    }
+
+    /// Which part of a lab it is; empty of a run by itself.
+    fn part(&self) -> &str {
+        self.lab.as_ref().map_or("", |lab| &lab.part)
+    }
+}
+
+/// A part by its stage and what is its own of the stage's axes: a scale that a stage has alone may be another one on
+/// a machine of another size.
+fn part_name(plan: &LabPlan, part: &Part) -> String {
+    let several = |axis: &str| {
+        let Some(stage) = plan.stage(&part.stage) else {
+            return true;
+        };
+        1 < match axis {
+            "scale" => stage.scale.len(),
+            "shared-buffers" => stage.shared_buffers.len(),
+            "cpus" => stage.cpus.len(),
+            "smt" => stage.smt.len(),
+            _ => stage.numa.len(),
+        }
+    };
+    let mut own = part.leg.values();
+    own.retain(|value| several(&value.axis));
+    match own.is_empty() {
+        true => part.stage.clone(),
+        false => format!("{}, {}", part.stage, axis::in_words(&own)),
+    }
+}
+
+/// One side: runs of one server on one machine, or of a group of hosts, or a lab's.
+#[derive(Debug, Clone)]
 pub struct Given {
     /// Its runs, at least one.
-    pub runs: Vec<Analysis>,
+    pub runs: Vec<Recorded>,
     /// The clock of its cores in GHz, where the user says it.
     pub ghz: Option<f64>,
     /// What the machine costs.
@@ -78,6 +167,9 @@ pub struct Hosts {
 pub struct Side {
     /// `A`, `B` …
     pub label: String,
+    /// The lab that its runs are of, where they are of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lab: Option<String>,
     /// Its runs, by name.
     pub runs: Vec<String>,
     /// When the first of them began, UTC.
@@ -226,12 +318,7 @@ pub fn side_by_side(given: &[Given], run_spread: Option<f64>) -> Option<Hosts> {
     Some(Hosts {
         schema: SCHEMA.to_owned(),
         plpgsql: plpgsql(given),
-        differences: differences(
-            &given
-                .iter()
-                .filter_map(|s| s.runs.first())
-                .collect::<Vec<_>>(),
-        ),
+        differences: differences(&alike(given)),
         sides,
         scenarios,
         left_out,
@@ -240,18 +327,35 @@ pub fn side_by_side(given: &[Given], run_spread: Option<f64>) -> Option<Hosts> {
     })
 }
 
+/// Of each side the first run, of labs that of the first part that all have.
+fn alike(given: &[Given]) -> Vec<&Analysis> {
+    let of = |side: &'_ Given, part: &str| side.runs.iter().position(|run| run.part() == part);
+    let mut parts = given.iter().take(1).flat_map(|first| &first.runs);
+    let common = parts.find(|run| given.iter().all(|side| of(side, run.part()).is_some()));
+    let each = given.iter().filter_map(|side| {
+        let at = common.and_then(|run| of(side, run.part())).unwrap_or(0);
+        Some(&side.runs.get(at)?.analysis)
+    });
+    each.collect()
+}
+
 fn side((given, label): (&Given, &String)) -> Side {
-    let first = given.runs.first();
+    let first = given.runs.first().map(|run| &run.analysis);
+    let runs = || given.runs.iter().map(|run| &run.analysis);
     let arm = first.and_then(|run| run.arms.first());
-    let hosts = || given.runs.iter().map(|run| &run.host);
+    let hosts = || runs().map(|run| &run.host);
     let mut processors: Vec<String> = hosts().filter_map(|host| host.processors()).collect();
     processors.sort();
     processors.dedup();
-    let grades = given.runs.iter().filter_map(|run| run.quality.as_ref());
+    let grades = runs().filter_map(|run| run.quality.as_ref());
     let build = arm.and_then(|arm| arm.verdict.as_ref());
     Side {
         label: label.clone(),
-        runs: given.runs.iter().map(|run| run.run.id.clone()).collect(),
+        lab: given
+            .runs
+            .first()
+            .and_then(|run| Some(run.lab.as_ref()?.id.clone())),
+        runs: runs().map(|run| run.run.id.clone()).collect(),
         started: first.map_or_else(String::new, |run| run.run.started.clone()),
         processors: (!processors.is_empty()).then(|| processors.join("; ")),
         cores: common(hosts().filter_map(|host| host.cores.or(host.cpus))),
@@ -280,10 +384,10 @@ fn common<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Option<T> {
 fn by_name(given: &Given) -> BTreeMap<(Family, String), Vec<Seen>> {
     let mut all: BTreeMap<(Family, String), Vec<Seen>> = BTreeMap::new();
     for run in &given.runs {
-        for one in seen(run) {
+        for one in &run.seen {
             all.entry((one.family, one.name.clone()))
                 .or_default()
-                .push(one);
+                .push(one.clone());
         }
     }
     all
@@ -411,7 +515,10 @@ fn plpgsql(given: &[Given]) -> Vec<StageOf> {
     let ways: Vec<_> = given
         .iter()
         .map(|side| {
-            let costs = side.runs.iter().filter_map(|run| run.query_cost.as_ref());
+            let costs = side
+                .runs
+                .iter()
+                .filter_map(|run| run.analysis.query_cost.as_ref());
             costs.filter_map(|cost| cost.way(Way::PlpgsqlLoop)).next()
         })
         .collect();

@@ -222,6 +222,7 @@ mod tests {
 
     fn side(label: &str, cores: u32) -> Side {
         Side {
+            lab: None,
             label: label.to_owned(),
             runs: Vec::new(),
             started: String::new(),

@@ -6,12 +6,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::{Analysis, StageAnalysis};
+use crate::compare::Compare;
+use crate::lab::Shown;
+use crate::lab::evidence::{Part, rounds};
 use crate::measured::PointAnalysis;
 use crate::metrics::{SERVER_CPU, THROUGHPUT};
 use crate::pgio::PgioPoint;
 use crate::primitives::PrimitivePoint;
 use crate::stats::Direction::{self, HigherIsBetter, LowerIsBetter};
-use crate::stats::Estimate;
+use crate::stats::{Estimate, summarize_positive};
 
 /// What part of a machine a scenario asks.
 #[derive(
@@ -118,22 +121,7 @@ fn wire(run: &Analysis, stage: &StageAnalysis, all: &mut Vec<Seen>) {
         return;
     };
     let workload = &stage.plan.workload;
-    let mut question = vec![
-        ("scale", workload.scale.to_string()),
-        ("protocol", workload.protocol.clone()),
-    ];
-    let texts = workload.scripts.iter().map(|script| script.text.trim());
-    let texts: Vec<&str> = texts.collect();
-    question.push(("scripts", texts.join("\n")));
-    if workload.writes {
-        let server = run.arms.first().and_then(|arm| arm.server.as_ref());
-        let settings = server.map_or(&[][..], |server| &server.settings);
-        for name in DURABILITY {
-            if let Some(setting) = settings.iter().find(|setting| setting.name == *name) {
-                question.push((name, setting.value.clone()));
-            }
-        }
-    }
+    let question = question_of(run, stage, 0);
     let mut push = |family, name: String, point: &PointAnalysis, metric, better, unit| {
         let Some(value) = point.estimate(metric) else {
             return;
@@ -176,6 +164,113 @@ fn wire(run: &Analysis, stage: &StageAnalysis, all: &mut Vec<Seen>) {
         let label = format!("{name}, most");
         push(family, label, most, THROUGHPUT, HigherIsBetter, "tps");
     }
+}
+
+/// What must be equal for loads over the wire of two servers to answer one question.
+fn question_of(run: &Analysis, stage: &StageAnalysis, arm: usize) -> Vec<(&'static str, String)> {
+    let workload = &stage.plan.workload;
+    let mut question = vec![
+        ("scale", workload.scale.to_string()),
+        ("protocol", workload.protocol.clone()),
+    ];
+    let texts = workload.scripts.iter().map(|script| script.text.trim());
+    let texts: Vec<&str> = texts.collect();
+    question.push(("scripts", texts.join("\n")));
+    if workload.writes {
+        let server = run.arms.get(arm).and_then(|arm| arm.server.as_ref());
+        let settings = server.map_or(&[][..], |server| &server.settings);
+        for name in DURABILITY {
+            if let Some(setting) = settings.iter().find(|setting| setting.name == *name) {
+                question.push((name, setting.value.clone()));
+            }
+        }
+    }
+    question
+}
+
+/// Everything that a part of a lab measured, of each of its arms: `reads, without: select-only, most`. What is
+/// counted or read out of executables is of no machine, and not among it.
+pub(super) fn seen_in_lab(part: &Part, name: &str) -> Vec<Seen> {
+    let mut all = Vec::new();
+    for (index, arm) in part.arms.iter().enumerate() {
+        let of_arm = match &part.shown {
+            Shown::Compared(compare) => compared(compare, index),
+            Shown::Run(run) if index == 0 => seen(run),
+            _ => Vec::new(),
+        };
+        all.extend(of_arm.into_iter().map(|seen| Seen {
+            name: format!("{name}, {arm}: {}", seen.name),
+            ..seen
+        }));
+    }
+    all
+}
+
+/// What one arm of a comparison did, over its rounds.
+fn compared(compare: &Compare, arm: usize) -> Vec<Seen> {
+    let stage = compare.analysis.main();
+    let work = stage.id.work();
+    let workload = &stage.plan.workload;
+    let (one, many) = match stage.id {
+        StageId::Primitives | StageId::Kernels => (Family::OneSession, Family::SharedLines),
+        StageId::Pgio => (Family::Memory, Family::Memory),
+        StageId::ScatteredRead => (Family::Storage, Family::Storage),
+        _ if workload.writes => (Family::OneClient, Family::Writes),
+        _ => (Family::OneClient, Family::ManyClients),
+    };
+    let points = |metric| {
+        let mut counts: Vec<u32> = compare.results.iter().map(|r| r.clients).collect();
+        counts.sort_unstable();
+        counts.dedup();
+        let at = move |clients: u32| {
+            let values = rounds(compare, arm, clients, metric).into_values();
+            let values: Vec<f64> = values.collect();
+            Some((clients, summarize_positive(&values)?, values))
+        };
+        counts.into_iter().filter_map(at).collect::<Vec<_>>()
+    };
+    let bound = |clients: u32| {
+        let points = stage.arms.get(arm).map_or(&[][..], |arm| &arm.points);
+        let mut points = points.iter().filter(|point| point.point.clients == clients);
+        points.any(|point| point.warnings.iter().any(|w| w.id == "client-bound"))
+    };
+    let seen =
+        |(clients, value, trials): (u32, Estimate, Vec<f64>), family, name, unit, better| Seen {
+            family,
+            name,
+            unit,
+            better,
+            value,
+            sessions: Some(clients),
+            trials,
+            question: question_of(&compare.analysis, stage, arm),
+            limited: bound(clients).then_some("the client was its limit, not the server"),
+        };
+    let name = &workload.name;
+    let rates = points(THROUGHPUT);
+    let most = rates.iter().filter(|(clients, ..)| *clients > 1);
+    let most = most
+        .max_by(|a, b| a.1.estimate.total_cmp(&b.1.estimate))
+        .cloned();
+    let alone = rates.into_iter().find(|(clients, ..)| *clients == 1);
+    let cpu = points(SERVER_CPU);
+    let cpu = cpu.into_iter().find(|(clients, ..)| *clients == 1);
+    let who = work.who;
+    let alone = alone.map(|at| {
+        seen(
+            at,
+            one,
+            format!("{name}, 1 {who}"),
+            work.rate,
+            HigherIsBetter,
+        )
+    });
+    let cpu = cpu.filter(|_| stage.id == StageId::Load).map(|at| {
+        let name = format!("{name}, 1 {who}: server CPU");
+        seen(at, one, name, "µs/tx", LowerIsBetter)
+    });
+    let most = most.map(|at| seen(at, many, format!("{name}, most"), work.rate, HigherIsBetter));
+    alone.into_iter().chain(cpu).chain(most).collect()
 }
 
 fn primitives(run: &Analysis, all: &mut Vec<Seen>) {

@@ -11,6 +11,7 @@ pub mod judge;
 pub mod legs;
 pub mod plan;
 pub mod report;
+pub mod same;
 pub mod scale;
 
 pub use check::parse;

@@ -15,12 +15,24 @@ Examples:
   pgassay compare-runs RUN-A1,RUN-A2 RUN-B1,RUN-B2      several runs a side
   pgassay compare-runs RUN-A RUN-B --price-a '0.154 USD/h' --price-b '0.192 USD/h'
   pgassay compare-runs RUN-A RUN-B --ghz-b 3.0          where the kernel does not say it
+  pgassay compare-runs here/labs/LAB there/labs/LAB     two labs of one plan, stage by stage
+  pgassay compare-runs --table fleet/*/runs             any number of machines, a row each
+  pgassay compare-runs --table DIR DIR --scenario 'tpcb-like, most' --html machines.html
 
 To measure servers against each other on one machine, interleaved and with a verdict: pgassay compare.")]
 pub struct CompareRunsArgs {
-    /// A machine's runs, A first: a run, several with commas between, a directory of runs, or one of hosts
-    #[arg(value_name = "RUNS", required = true, num_args = 2..=8)]
+    /// A machine's runs, A first, two to eight: a run, several with commas between, a directory of runs, or one
+    /// of hosts; or of labs the directory of each
+    #[arg(value_name = "RUNS", required = true)]
     pub sides: Vec<String>,
+    /// Any number of runs and labs in one table instead, a row each: processor, build, figure with interval, where
+    /// it is from
+    #[arg(long, conflicts_with_all = ["price_a", "price_b", "price_c", "price_d", "ghz_a", "ghz_b", "ghz_c", "ghz_d", "run_spread"])]
+    pub table: bool,
+    /// A scenario whose figures stand in the table, by its name in a report (repeatable) [default: that of
+    /// the whole machine which most runs have]
+    #[arg(long, value_name = "NAME", requires = "table")]
+    pub scenario: Vec<String>,
     /// What the machine of A costs, such as '0.154 USD/h'
     #[arg(long, value_name = "PRICE")]
     pub price_a: Option<String>,

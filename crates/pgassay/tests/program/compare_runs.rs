@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::compare::assert_schema;
 use crate::runs::{Runs, text};
 use crate::serve::{copy, name};
 
@@ -34,6 +35,11 @@ fn elsewhere(run: &Path, to: &Path, times: u64) {
     copy(run, to);
     let header = fs::read_to_string(run.join("run.json")).unwrap();
     fs::write(to.join("run.json"), header.replace(name(run), name(to))).unwrap();
+    on_another_machine(to, times);
+}
+
+/// Makes a recorded run one of another machine, all of its transactions `times` over.
+fn on_another_machine(to: &Path, times: u64) {
     let file = to.join("facts/host.json");
     let host = fs::read_to_string(&file).unwrap();
     let mut host: Value = serde_json::from_str(&host).unwrap();
@@ -183,7 +189,14 @@ fn what_asks_another_question_has_no_ratio() {
     assert!(why.contains("scale is 1 and 2"), "{why}");
 
     for (words, says) in [
-        (&["last"][..], "2 values required"),
+        (&["last"][..], "two sides or more"),
+        (&["last"; 9], "at most 8 are held"),
+        (&["last", "--scenario", "x"], "--table"),
+        (&["last", "--table", "--price-a", "1"], "--price-a"),
+        (
+            &["last", "--table", "--scenario", "no-such"],
+            "no run measured \"no-such\"",
+        ),
         (&["last", "nothing-like-it"], "nothing-like-it"),
         (&["last", ","], "names no run"),
         (&["last", "/"], "holds no run"),
@@ -206,4 +219,179 @@ fn what_asks_another_question_has_no_ratio() {
         let said = text(&output.stderr);
         assert!(said.contains(says), "{words:?}: {said}");
     }
+}
+
+/// A row each, the best first, with where it is from; what answers another question is said to.
+#[test]
+fn any_number_of_machines_stands_in_one_table() {
+    let runs = Runs::new("compare-runs-table");
+    let one = measured(&runs, "1");
+    let two = measured(&runs, "2");
+    let mut words = vec!["--table".to_owned(), name(&two).to_owned()];
+    for n in 0..10 {
+        let place = runs.0.join(format!("db{n}"));
+        let id = format!("203001{:02}T000000Z-select-only-aaaa", n + 1);
+        elsewhere(&one, &place.join(id), n + 2);
+        words.push(place.to_str().unwrap().to_owned());
+    }
+    // A run that is named twice counts once.
+    words.extend([words[2].clone(), name(&one).to_owned()]);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let table = compared(&runs, &words);
+    assert_schema(&table, "machines-1.json");
+    assert_eq!(table["scenarios"][0]["name"], "select-only, most");
+    let rows = table["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 12);
+    let figure = |row: &Value| row["figures"][0]["value"]["estimate"].as_f64().unwrap();
+    assert!(
+        rows.windows(2)
+            .all(|pair| figure(&pair[0]) >= figure(&pair[1]))
+    );
+    let best = &rows[0];
+    assert_eq!(best["run"], "20300110T000000Z-select-only-aaaa");
+    assert_eq!(
+        (&best["processor"], &best["cores"]),
+        (&"Other <b>CPU</b>".into(), &8.into())
+    );
+    assert_eq!(best["pgassay_version"], env!("CARGO_PKG_VERSION"));
+    assert!(best["server"].as_str().unwrap().starts_with("PostgreSQL "));
+    assert!(
+        best["directory"]
+            .as_str()
+            .unwrap()
+            .ends_with("db9/20300110T000000Z-select-only-aaaa")
+    );
+    let value = &best["figures"][0]["value"];
+    assert!(
+        value["low"].as_f64() <= value["estimate"].as_f64() && value["n"] == 6,
+        "{value}"
+    );
+    let others: Vec<&Value> = rows
+        .iter()
+        .filter(|row| !row["figures"][0]["other_question"].is_null())
+        .collect();
+    assert_eq!(others.len(), 1);
+    assert_eq!(others[0]["run"], name(&two));
+    let why = others[0]["figures"][0]["other_question"].as_str().unwrap();
+    assert!(why.contains("scale is 1 and 2"), "{why}");
+
+    // Less CPU time is better, and so comes first.
+    let cpu = [
+        &words[..],
+        &["--scenario", "select-only, 1 client: server CPU"],
+    ]
+    .concat();
+    let table = compared(&runs, &cpu);
+    assert_eq!(table["rows"][0]["run"], best["run"]);
+    let shown = |format: &str| {
+        let line = [&["compare-runs", "--format", format], &words[..]].concat();
+        let output = runs.run(&line);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    for format in ["text", "markdown"] {
+        let said = shown(format);
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains("scale is 1 and 2"), "{said}");
+        assert!(said.contains("select-only, most"), "{said}");
+    }
+    let page = shown("html");
+    assert!(page.contains("Other &lt;b&gt;CPU") && !page.contains("Other <b>CPU"));
+    assert_eq!(page.matches("<tr>").count(), 13);
+    let csv = shown("csv");
+    assert_eq!(csv.lines().count(), 13);
+    assert!(csv.contains("select-only, most (tps) low"), "{csv}");
+}
+
+const PLAN: &str = r#"
+name = "mine"
+title = "JIT, and writes"
+question = "What does it cost?"
+[[arm]]
+name = "with"
+target = "temp"
+[[arm]]
+name = "without"
+target = "temp"
+settings = ["jit=off"]
+[[stage]]
+id = "reads"
+measure = "compare"
+clients = [1, 2]
+scale = [1]
+seconds = 0.1
+[[stage]]
+id = "writes"
+measure = "run"
+arms = ["with"]
+workload = "simple-update"
+clients = [1, 2]
+scale = [1]
+seconds = 0.1
+trials = 6
+[[statement]]
+id = "same"
+says = "Nothing."
+test = { kind = "untested", why = "it is the machines that are compared" }
+"#;
+
+/// Labs of two machines: each stage's arms against the same on the other, and none where the plans differ.
+#[test]
+fn labs_of_one_plan_are_held_side_by_side_stage_by_stage() {
+    let runs = Runs::new("compare-runs-labs");
+    fs::create_dir_all(&runs.0).unwrap();
+    let plan = runs.0.join("plan.toml");
+    fs::write(&plan, PLAN).unwrap();
+    let output = runs.run(&["lab", plan.to_str().unwrap(), "--minutes", "0.2"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let labs = fs::read_dir(runs.0.join("labs")).unwrap().flatten();
+    let lab = labs.map(|entry| entry.path()).next().unwrap();
+    let other = runs.0.join("labs/20300101T000000-mine");
+    copy(&lab, &other);
+    let record = fs::read_to_string(lab.join("lab.json")).unwrap();
+    let record = record.replace(name(&lab), name(&other));
+    fs::write(other.join("lab.json"), &record).unwrap();
+    for stage in ["01-reads", "02-writes"] {
+        let runs = fs::read_dir(other.join(stage)).unwrap().flatten();
+        let run = runs
+            .map(|entry| entry.path())
+            .find(|run| run.join("run.json").is_file());
+        on_another_machine(&run.unwrap(), 4);
+    }
+    // By name as well as by directory.
+    let words = [name(&lab), other.to_str().unwrap()];
+    let hosts = compared(&runs, &words);
+    assert_schema(&hosts, "hosts-1.json");
+    assert_eq!(hosts["sides"][1]["lab"], name(&other));
+    for (scenario_name, family) in [
+        ("reads, with: select-only, 1 client", "one-client"),
+        ("reads, without: select-only, most", "many-clients"),
+        ("writes, with: simple-update, most", "writes"),
+    ] {
+        let scenario = scenario(&hosts, scenario_name);
+        assert_eq!(scenario["family"], family);
+        let ratio = scenario["gains"][0]["ratio"]["estimate"].as_f64().unwrap();
+        assert!((ratio / 4.0 - 1.0).abs() < 0.01, "{scenario:#}");
+    }
+    assert_eq!(hosts["left_out"], serde_json::json!([]));
+    let table = compared(&runs, &["--table", words[0], words[1]]);
+    assert_eq!(table["rows"].as_array().unwrap().len(), 2);
+    assert_eq!(table["rows"][0]["run"], name(&other));
+
+    let refused = |words: &[&str], says: &str| {
+        let output = runs.run(&[&["compare-runs"], words].concat());
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(says), "{says}: {said}");
+    };
+    let run = other.join("02-writes");
+    refused(&[words[0], run.to_str().unwrap()], "is a lab and");
+    fs::write(other.join("lab.json"), record.replace("jit=off", "jit=on")).unwrap();
+    refused(&words, "arm `without`: settings is jit=off and jit=on");
+    fs::write(
+        other.join("lab.json"),
+        record.replace("\"mine\"", "\"yours\""),
+    )
+    .unwrap();
+    refused(&words, "the plans are mine and yours");
 }

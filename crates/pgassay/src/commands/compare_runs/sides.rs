@@ -1,4 +1,4 @@
-//! `pgassay compare-runs`: machines side by side, by what was recorded on each.
+//! What a side of `pgassay compare-runs` names: runs, directories of runs or of hosts, a lab.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,15 +7,13 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use pgassay_analysis::axes::has_several_servers;
 use pgassay_analysis::history::Past;
-use pgassay_analysis::hosts::{Given, Price, side_by_side};
+use pgassay_analysis::hosts::Recorded;
+use pgassay_analysis::lab::same;
 use pgassay_analysis::{Analysis, analyse};
 use pgassay_engine::rundir::{self, catalogue};
 use pgassay_model::Failure;
 
-use super::show::{next, show};
-use crate::cli::args::GlobalArgs;
-use crate::cli::compare_runs::CompareRunsArgs;
-use crate::exit::Exit;
+use crate::commands::lab::record::{self, Record};
 use crate::terminal::Terminal;
 
 /// Runs of a directory that are taken at most: the newest.
@@ -27,66 +25,88 @@ const MOST_HOSTS: usize = 256;
 const VARIED: &str =
     "its servers differ by what was varied, so that no one of them can stand for the machine";
 
-/// Holds recorded runs of several machines next to each other, scenario by scenario.
+/// The lab that a side names: its directory, or its name below the runs where no run has it.
 ///
 /// # Errors
-/// Where a run is not found or can't be read, or a price is not understood.
-pub fn compare_runs(
-    args: &CompareRunsArgs,
-    global: &GlobalArgs,
-    terminal: &mut Terminal,
-) -> anyhow::Result<Exit> {
-    let root = rundir::root(global.runs.as_deref())?;
-    let prices = [&args.price_a, &args.price_b, &args.price_c, &args.price_d];
-    let clocks = [args.ghz_a, args.ghz_b, args.ghz_c, args.ghz_d];
-    let mut given = Vec::new();
-    for (n, side) in args.sides.iter().enumerate() {
-        let price = prices.get(n).and_then(|price| price.as_deref());
-        given.push(Given {
-            runs: runs_of(&root, side, terminal)?,
-            ghz: clocks.get(n).copied().flatten(),
-            price: price.map(priced).transpose()?,
-        });
+/// Where it can't be read.
+pub fn lab_of(root: &Path, side: &str) -> anyhow::Result<Option<(PathBuf, Record)>> {
+    let is_lab = Path::new(side).join("lab.json").is_file();
+    let may_be =
+        !Path::new(side).exists() && side != "last" && catalogue::find(root, side).is_err();
+    match (is_lab, may_be) {
+        (true, _) => record::find(root, side).map(Some),
+        (false, true) => Ok(record::find(root, side).ok()),
+        (false, false) => Ok(None),
     }
-    let units: Vec<&str> = given
-        .iter()
-        .filter_map(|side| Some(side.price.as_ref()?.unit.as_str()))
-        .collect();
-    if units.iter().any(|unit| *unit != units[0]) {
-        bail!(
-            Failure::usage(format!(
-                "prices in {} can't be held against each other",
-                units.join(" and ")
-            ))
-            .with_remedy("give all in one unit, such as USD/h")
-        );
-    }
-    let hosts = side_by_side(&given, args.run_spread);
-    let Some(hosts) = hosts else {
-        bail!(Failure::usage("there is no run on one of the sides"));
-    };
-    show(&hosts, &args.show, terminal)?;
-    next(&args.show, &next_of(args), terminal);
-    Ok(Exit::Done)
 }
 
-/// The same with what was not given: a page, prices.
-fn next_of(args: &CompareRunsArgs) -> Vec<String> {
-    let again = format!("pgassay compare-runs {}", pgassay_text::shell(&args.sides));
-    let mut steps = Vec::new();
-    if args.show.html.is_none() {
-        steps.push(format!("{again} --html machines.html"));
+/// Refuses labs whose plans do not measure the same.
+///
+/// # Errors
+/// With everything in which one differs from the first.
+pub fn refuse_other_plans(labs: &[(PathBuf, Record)]) -> anyhow::Result<()> {
+    let Some(((_, first), others)) = labs.split_first() else {
+        return Ok(());
+    };
+    for (_, other) in others {
+        let differences = same::differences(&first.plan, &other.plan);
+        if !differences.is_empty() {
+            let list: String = differences
+                .iter()
+                .map(|line| format!("\n  {line}"))
+                .collect();
+            bail!(
+                Failure::usage(format!(
+                    "{} and {} did not measure the same:{list}",
+                    first.id, other.id
+                ))
+                .with_remedy("measure both by one plan: pgassay lab PLAN.toml, and with --on ssh://HOST on the other machine")
+            );
+        }
     }
-    if args.price_a.is_none() && args.price_b.is_none() {
-        steps.push(format!(
-            "{again} --price-a '0.154 USD/h' --price-b '0.192 USD/h'"
+    Ok(())
+}
+
+/// The recorded runs of a lab, part by part.
+///
+/// # Errors
+/// Where one can't be read, or nothing was measured in time.
+pub fn runs_of_lab(
+    dir: &Path,
+    lab: &Record,
+    terminal: &mut Terminal,
+) -> anyhow::Result<Vec<Recorded>> {
+    let place = dir.display().to_string();
+    let mut found = Vec::new();
+    let mut without = Vec::new();
+    for (part, run) in lab.shown(dir)? {
+        let recorded =
+            run.and_then(|run| Recorded::of_lab((&lab.id, &place), &lab.plan, &part, run));
+        match recorded {
+            Some(recorded) => found.push(recorded),
+            None => without.push(part.stage),
+        }
+    }
+    if !without.is_empty() {
+        without.dedup();
+        terminal.announce(&format!(
+            "{}: without {}: nothing was measured there in time",
+            lab.id,
+            without.join(", ")
         ));
     }
-    steps
+    if found.is_empty() {
+        bail!(
+            Failure::usage(format!("{} holds no run", lab.id)).with_remedy(
+                "go on with it: pgassay lab --resume, or name a lab with measured stages"
+            )
+        );
+    }
+    Ok(found)
 }
 
 /// The runs that a side names.
-fn runs_of(root: &Path, side: &str, terminal: &mut Terminal) -> anyhow::Result<Vec<Analysis>> {
+pub fn runs_of(root: &Path, side: &str, terminal: &mut Terminal) -> anyhow::Result<Vec<Recorded>> {
     let dir = Path::new(side);
     if dir.is_dir() && !dir.join("run.json").is_file() {
         let found = match hosts_of(dir) {
@@ -103,14 +123,15 @@ fn runs_of(root: &Path, side: &str, terminal: &mut Terminal) -> anyhow::Result<V
     }
     let mut found = Vec::new();
     for name in side.split(',').filter(|name| !name.is_empty()) {
-        let run = analyse(&rundir::read(&catalogue::find(root, name)?)?);
+        let dir = catalogue::find(root, name)?;
+        let run = analyse(&rundir::read(&dir)?);
         if has_several_servers(&run.arms) {
             bail!(
                 Failure::usage(format!("{}: {VARIED}", run.run.id))
                     .with_remedy("name runs that vary clients alone")
             );
         }
-        found.push(run);
+        found.push(Recorded::run(dir.display().to_string(), run));
     }
     if found.is_empty() {
         bail!(Failure::usage(format!("{side:?} names no run")));
@@ -137,10 +158,16 @@ fn read(run: &Path, terminal: &mut Terminal) -> Option<Analysis> {
 }
 
 /// The newest runs of a directory.
-fn of_directory(dir: &Path, terminal: &mut Terminal) -> anyhow::Result<Vec<Analysis>> {
+fn of_directory(dir: &Path, terminal: &mut Terminal) -> anyhow::Result<Vec<Recorded>> {
     let listed = catalogue::list(dir)?;
     let newest = listed.iter().rev().take(MOST);
-    let found = newest.filter_map(|run| read(&dir.join(&run.id), terminal));
+    let found = newest.filter_map(|run| {
+        let dir = dir.join(&run.id);
+        Some(Recorded::run(
+            dir.display().to_string(),
+            read(&dir, terminal)?,
+        ))
+    });
     let found = found.collect();
     if listed.len() > MOST {
         terminal.warn(&format!(
@@ -172,16 +199,17 @@ fn of_hosts(
     dir: &Path,
     hosts: &[PathBuf],
     terminal: &mut Terminal,
-) -> anyhow::Result<Vec<Analysis>> {
+) -> anyhow::Result<Vec<Recorded>> {
     let mut found = Vec::new();
     for runs in hosts.iter().take(MOST_HOSTS) {
         let mut works = BTreeSet::new();
         for run in catalogue::list(runs)?.iter().rev().take(MOST) {
-            let Some(run) = read(&runs.join(&run.id), terminal) else {
+            let dir = runs.join(&run.id);
+            let Some(run) = read(&dir, terminal) else {
                 continue;
             };
             if works.insert((run.run.command.clone(), Past::of(&run).work)) {
-                found.push(run);
+                found.push(Recorded::run(dir.display().to_string(), run));
             }
         }
     }
@@ -193,34 +221,4 @@ fn of_hosts(
         ));
     }
     Ok(found)
-}
-
-/// `0.154 USD/h`.
-fn priced(text: &str) -> anyhow::Result<Price> {
-    let (amount, unit) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
-    match amount.parse::<f64>() {
-        Ok(amount) if amount.is_finite() && amount > 0.0 => Ok(Price {
-            amount,
-            unit: unit.trim().to_owned(),
-        }),
-        _ => bail!(
-            Failure::usage(format!("{text:?} is no price"))
-                .with_remedy("an amount above 0 and its unit, such as '0.154 USD/h'")
-        ),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_price_is_an_amount_and_a_unit() {
-        let price = priced(" 0.154  USD/h ").unwrap();
-        assert_eq!((price.amount, price.unit.as_str()), (0.154, "USD/h"));
-        assert_eq!(priced("3").unwrap().unit, "");
-        for wrong in ["", "free", "-1 USD/h", "0", "nan EUR", "inf"] {
-            assert!(priced(wrong).is_err(), "{wrong}");
-        }
-    }
 }
