@@ -110,7 +110,10 @@ fn is_figure(c: char) -> bool {
 /// What stays: numbers, dates, times and addresses of machines, which their types would not take otherwise, and truth values.
 fn is_plain(text: &str) -> bool {
     let has_figures = text.contains(|c: char| c.is_ascii_digit());
-    if has_figures && text.parse::<f64>().is_ok() {
+    // A number has neither a plus sign nor noughts before it; a telephone number has.
+    let bare = text.strip_prefix('-').unwrap_or(text);
+    let led = bare.len() > 1 && bare.starts_with('0') && bare.bytes().all(|b| b.is_ascii_digit());
+    if has_figures && !led && !text.starts_with('+') && text.parse::<f64>().is_ok() {
         return true;
     }
     if !text.chars().all(is_figure) || !has_figures {
@@ -169,9 +172,15 @@ fn is_list(text: &str) -> bool {
 fn of_list(text: &str, salt: u64) -> String {
     let (mut out, mut word, mut quoted) = (String::with_capacity(text.len()), String::new(), false);
     let mut chars = text.chars();
-    let flush = |word: &mut String, out: &mut String| {
+    let flush = |word: &mut String, out: &mut String, quoted: bool| {
         match word.as_str() {
-            "NULL" => out.push_str(word),
+            "NULL" if !quoted => out.push_str(word),
+            _ if quoted => {
+                let escaped = hashed(word, salt)
+                    .replace('\\', "\\\\")
+                    .replace('"', "\\\"");
+                out.push_str(&escaped);
+            }
             _ => out.push_str(&hashed(word, salt)),
         }
         word.clear();
@@ -180,18 +189,18 @@ fn of_list(text: &str, salt: u64) -> String {
         match c {
             '\\' => word.extend(chars.next()),
             '"' => {
+                flush(&mut word, &mut out, quoted);
                 quoted = !quoted;
-                flush(&mut word, &mut out);
                 out.push(c);
             }
             ',' | '{' | '}' | '[' | ']' | '(' | ')' if !quoted => {
-                flush(&mut word, &mut out);
+                flush(&mut word, &mut out, false);
                 out.push(c);
             }
             _ => word.push(c),
         }
     }
-    flush(&mut word, &mut out);
+    flush(&mut word, &mut out, false);
     out
 }
 
@@ -250,6 +259,8 @@ mod tests {
     fn what_stands_for_a_text_is_of_its_form() {
         for figures in [
             "+49 170 1234567",
+            "+491701234567",
+            "01701234567",
             "4111-1111-1111-1111",
             "(030) 901-0",
             "2026-1234-99",
@@ -259,6 +270,13 @@ mod tests {
             assert_eq!(form(&other), form(figures));
             assert_ne!(other, figures);
         }
+        assert_eq!(hashed("-0.5", 1), "-0.5");
+        assert_eq!(hashed("4711", 1), "4711");
+        let quoted = hashed(r#"{"{\"a\": \"b\"}",NULL,"NULL"}"#, 1);
+        assert!(
+            quoted.starts_with(r#"{"{\""#) && quoted.contains(",NULL,\""),
+            "{quoted}"
+        );
         let uuid = "550e8400-e29b-41d4-a716-446655440000";
         let other = hashed(uuid, 1);
         assert!(super::is_uuid(&other) && other != uuid, "{other}");

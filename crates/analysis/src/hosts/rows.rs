@@ -164,7 +164,14 @@ fn machines(recorded: &[Recorded]) -> Vec<Vec<&Recorded>> {
     let mut machines: Vec<Vec<&Recorded>> = Vec::new();
     for run in recorded {
         let lab = |other: &Recorded| other.lab.as_ref().map(|lab| lab.dir.clone());
-        let same = |row: &&mut Vec<&Recorded>| lab(run).is_some() && lab(row[0]) == lab(run);
+        // A lab may have had arms on several machines.
+        let host = |other: &Recorded| {
+            let host = &other.analysis.host;
+            (host.cpu_model.clone(), host.cpus, host.kernel.clone())
+        };
+        let same = |row: &&mut Vec<&Recorded>| {
+            lab(run).is_some() && lab(row[0]) == lab(run) && host(row[0]) == host(run)
+        };
         match machines.iter_mut().find(same) {
             Some(row) => row.push(run),
             None => machines.push(vec![run]),

@@ -359,10 +359,13 @@ impl Subject {
             session.rows("SELECT name, setting, unit, source FROM pg_catalog.pg_settings")?;
         // Settings of a library that this session has not loaded stand in no other place.
         let may = session.catalog_value(
-            "SELECT pg_catalog.has_function_privilege('pg_catalog.pg_show_all_file_settings()', 'EXECUTE')",
+            "SELECT pg_catalog.has_function_privilege('pg_catalog.pg_show_all_file_settings()', 'EXECUTE') \
+             AND pg_catalog.has_table_privilege('pg_catalog.pg_file_settings', 'SELECT')",
         );
-        if may.is_ok_and(|may| may.as_deref() == Some("t")) {
-            rows.rows.extend(session.rows(OF_LIBRARIES)?.rows);
+        if may.is_ok_and(|may| may.as_deref() == Some("t"))
+            && let Ok(of_libraries) = session.rows(OF_LIBRARIES)
+        {
+            rows.rows.extend(of_libraries.rows);
         }
         let mut name_of =
             |who: &str| session.catalog_value(&format!("SELECT pg_catalog.quote_ident({who})"));

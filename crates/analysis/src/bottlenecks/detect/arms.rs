@@ -1,10 +1,10 @@
 //! Conditions that write out each of many values as an arm of its own.
 
 use super::hits::{Hit, Part, joined, weighty};
+use super::samples::planning_and_parsing;
 use super::{Detector, run, tenths};
 use crate::bottlenecks::evidence::Evidence;
 use crate::bottlenecks::finding::{Confidence, Observation, StepKind};
-use crate::profile::Work;
 
 pub(super) const DETECTORS: &[Detector] = &[run("or-of-many", or_of_many)];
 
@@ -22,26 +22,30 @@ struct Arms {
     columns: Vec<String>,
 }
 
-/// An arm without its parentheses and the numbers of its parameters.
+/// An arm without its parentheses and the numbers of its parameters. (The text may be cut, so that parentheses say nothing.)
 fn shape(arm: &str) -> String {
-    let kept = arm
-        .chars()
-        .filter(|c| !c.is_ascii_digit() && !"()".contains(*c));
-    kept.collect::<String>().trim().to_ascii_lowercase()
+    let mut shape = String::with_capacity(arm.len());
+    let mut of_parameter = false;
+    for c in arm.chars().filter(|c| !"()".contains(*c)) {
+        of_parameter = c == '$' || of_parameter && c.is_ascii_digit();
+        if c == '$' || !of_parameter {
+            shape.extend(c.to_lowercase());
+        }
+    }
+    shape.trim().to_owned()
 }
 
-/// The columns that an arm compares with something for equality.
-fn columns(shape: &str) -> Vec<String> {
-    let named = |side: &str| {
-        let name = side.trim();
-        let is_name = |c: char| c.is_alphanumeric() || "_.\"".contains(c);
-        (!name.is_empty() && name.chars().all(is_name)).then(|| {
-            let own = name.rsplit('.').next().unwrap_or(name);
-            own.to_owned()
-        })
-    };
-    let sides = shape.split(" and ").filter_map(|part| part.split_once('='));
-    sides.filter_map(|(left, _)| named(left)).collect()
+/// The columns of an arm that only compares columns for equality with values.
+fn columns(shape: &str) -> Option<Vec<String>> {
+    let parts = shape.split(" and ").map(|part| {
+        let (left, right) = part.split_once(" = ")?;
+        let name = left.trim().rsplit('.').next()?;
+        let is_name = name
+            .chars()
+            .all(|c| c.is_alphanumeric() || "_\"".contains(c));
+        (is_name && !name.is_empty() && right.contains('$')).then(|| name.to_owned())
+    });
+    parts.collect()
 }
 
 /// The longest stretch of arms of one shape. The first one stands behind the statement's beginning, and the
@@ -53,8 +57,8 @@ fn arms(text: &str) -> Option<Arms> {
     let longest = between
         .chunk_by(|a, b| a == b)
         .max_by_key(|same| same.len())?;
-    let columns = columns(longest.first()?);
-    (longest.len() >= MANY && !columns.is_empty()).then_some(Arms {
+    let columns = columns(longest.first()?)?;
+    (longest.len() >= MANY).then_some(Arms {
         number: longest.len() + 2,
         columns,
     })
@@ -63,19 +67,20 @@ fn arms(text: &str) -> Option<Arms> {
 fn or_of_many(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let profile = evidence.profile?;
-    let within = |work| profile.within(work).unwrap_or(0.0);
-    let share = (within(Work::Planning) + within(Work::Parsing)).min(1.0);
+    let share = planning_and_parsing(profile);
     if !profile.shows(share, NOTABLE) {
         return None;
     }
     let hits = weighty(&run).filter_map(|statement| {
         let Arms { number, columns } = arms(&statement.text)?;
         let cut = if statement.text.ends_with('…') { " or more" } else { "" };
-        let given: Vec<String> = (1..=columns.len()).map(|n| format!("${n}")).collect();
+        let given: Vec<String> = (1..=columns.len())
+            .map(|n| format!("${n}::type[]"))
+            .collect();
         let instead = match &columns[..] {
             [column] => format!("{column} = ANY ($1), with one array of all values"),
             _ => format!(
-                "JOIN unnest({}) AS given ({}) USING ({}), with an array for each column; or JOIN (VALUES …)",
+                "JOIN unnest({}) AS given ({}) USING ({}), with an array for each column, in which each combination stands once; or JOIN (VALUES …)",
                 given.join(", "),
                 columns.join(", "),
                 columns.join(", ")
@@ -130,6 +135,10 @@ mod tests {
         assert_eq!(arms(&statement(|n| format!("id = ${n}"), 9, "")), None);
         let differ = |n: usize| format!("{} = ${n}", ["a", "b", "c"][n % 3]);
         assert_eq!(arms(&statement(differ, 30, "")), None);
+        let numbered = |n: usize| format!("street{n} = ${n}");
+        assert_eq!(arms(&statement(numbered, 30, "")), None);
+        let bounded = |n: usize| format!("(id = ${n} AND at >= ${n})");
+        assert_eq!(arms(&statement(bounded, 30, "")), None);
         assert_eq!(arms("SELECT 1"), None);
         assert_eq!(arms(""), None);
         assert_eq!(arms(&" OR ".repeat(40)), None);
@@ -157,7 +166,7 @@ mod tests {
         assert!(
             seen.remedy[0]
                 .text
-                .starts_with("JOIN unnest($1, $2) AS given (warehouse, sku)"),
+                .starts_with("JOIN unnest($1::type[], $2::type[]) AS given (warehouse, sku)"),
             "{seen:#?}"
         );
         assert!(of("90.00% postgres [.] ExecScan\n").is_none());

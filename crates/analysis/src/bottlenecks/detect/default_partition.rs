@@ -1,5 +1,6 @@
 //! Partitions that take what no other one takes, and have come to hold what others should.
 
+use super::conditions::words;
 use super::hits::Left;
 use super::plans::FEW_ROWS;
 use super::shapes::{At, Shown, advice};
@@ -16,10 +17,10 @@ pub(super) fn scanned(at: &At) -> Option<Shown> {
     let given = node.actual_rows.unwrap_or(node.rows);
     let table = node.relation.as_ref()?;
     let (of, parts) = facts.partition_of.as_ref()?;
-    let by_key = facts.partition_key.iter().any(|column| {
-        let mut words = filter.split(|c: char| !c.is_alphanumeric() && c != '_');
-        words.any(|word| word == column)
-    });
+    let by_key = facts
+        .partition_key
+        .iter()
+        .any(|column| words(filter).any(|word| word == column));
     if !facts.default_partition || node.kind != "Seq Scan" || !by_key || given > FEW * rows {
         return None;
     }
@@ -30,18 +31,23 @@ pub(super) fn scanned(at: &At) -> Option<Shown> {
             format!("{given:.0} of {rows:.0} rows are wanted"),
         ),
         saw: format!(
-            "{table}, the DEFAULT partition of {of}, holds {rows:.0} rows, which are read for {given:.0}: no partition of their own was made for \
-             them, so that nothing can be left out."
+            "{table}, the DEFAULT partition of {of}, holds {rows:.0} rows, all read to find {given:.0}: they have no partition of their own, so \
+             none can be pruned."
         ),
-        steps: vec![advice(format!(
-            "make the partitions that are missing, and move the rows: in a transaction, ALTER TABLE {of} DETACH PARTITION {table}; CREATE TABLE … \
-             PARTITION OF {of} FOR VALUES …; INSERT INTO {of} SELECT * FROM {table}; see that partitions are made ahead of their time, and \
-             watch the default one, which should be empty"
-        ))],
+        steps: vec![
+            advice(format!(
+                "make the partitions that are missing, ahead of their time, and keep the default one empty. The rows that are there: ALTER TABLE {of} DETACH \
+             PARTITION {table}, CREATE TABLE … PARTITION OF {of} for each stretch, INSERT INTO {of} (columns) SELECT … FROM {table}, TRUNCATE {table}, \
+             and ATTACH PARTITION {table} DEFAULT; in one transaction nobody can use {of} meanwhile. Try it on a copy"
+            )),
+            advice(format!(
+                "if {table} is meant to hold them: an index on it that the condition uses, or partitions of its own"
+            )),
+        ],
         seen: vec![format!(
             "{of} has {parts} partitions, by {}",
             facts.partition_key.join(", ")
         )],
-        confidence: Confidence::High,
+        confidence: Confidence::Medium,
     })
 }

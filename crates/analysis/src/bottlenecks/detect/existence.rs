@@ -16,9 +16,9 @@ fn is_compared(condition: &str) -> bool {
         .and_then(|(_, rest)| rest.split_once(')'));
     let behind = behind.map(|(_, rest)| rest.trim_start_matches(')').trim_start());
     behind.is_some_and(|rest| {
-        ["> ", ">= ", "= ", "<> "]
-            .iter()
-            .any(|sign| rest.starts_with(sign))
+        let mut signs = ["> ", ">= ", "= ", "<> "].iter();
+        let with = signs.find_map(|sign| rest.strip_prefix(sign));
+        with.is_some_and(|with| with.starts_with(|c: char| c == '$' || c.is_ascii_digit()))
     })
 }
 
@@ -28,9 +28,14 @@ pub(super) fn counted(at: &At) -> Option<Shown> {
     let counts = node
         .conditions
         .get("Output")
-        .is_some_and(|output| output.starts_with("count("));
-    let is_subplan = node.relationship.as_deref() == Some("SubPlan");
-    if node.kind != "Aggregate" || !node.group_key.is_empty() || !counts || !is_subplan {
+        .is_some_and(|output| output.starts_with("count(") && !output.contains("DISTINCT"));
+    // Of several it is not known which one is compared.
+    let subplans = parent
+        .nodes
+        .iter()
+        .filter(|n| n.relationship.as_deref() == Some("SubPlan"));
+    let alone = subplans.count() == 1 && node.relationship.as_deref() == Some("SubPlan");
+    if node.kind != "Aggregate" || !node.group_key.is_empty() || !counts || !alone {
         return None;
     }
     let filters = ["Filter", "Join Filter"].iter();
@@ -59,7 +64,8 @@ pub(super) fn counted(at: &At) -> Option<Shown> {
              row; where the number itself matters: compare it with a column that is kept, or stop the count by a LIMIT below it"
         ))],
         seen: Vec::new(),
-        confidence: Confidence::High,
+        // With which number is not known: literals are not kept.
+        confidence: Confidence::Medium,
     })
 }
 
@@ -77,6 +83,7 @@ mod tests {
             assert!(is_compared(compared), "{compared}");
         }
         for other in [
+            "((SubPlan 1) = o.n)",
             "(t.a = (SubPlan 1))",
             "(SubPlan 1)",
             "((SubPlan 1) + 1 > 2)",

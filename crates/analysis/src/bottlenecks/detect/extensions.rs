@@ -23,8 +23,8 @@ const KNOWN: &[Known] = &[
         library: "pgcrypto",
         symbols: &["crypt_blowfish", "px_crypt", "crypt_des", "crypt_md5"],
         setting: None,
-        why: "crypt() is slow on purpose, so that passwords that people choose can't be guessed: each call takes milliseconds of a CPU, and as \
-              many more with each round that gen_salt() was given.",
+        why: "crypt() is slow on purpose, so that passwords that people choose can't be guessed: each call takes milliseconds of a CPU, and twice as \
+              many for each step of the count that gen_salt() was given (bf).",
         instead: &[
             "for tokens and keys, which are long and random, keep a plain digest (sha256(), digest(), hmac()), and compare with that; an index \
              serves it",
@@ -36,7 +36,7 @@ const KNOWN: &[Known] = &[
         symbols: &[],
         setting: Some(("pg_trgm.similarity_threshold", 0.3)),
         why: "Each pair of texts is taken apart into groups of three letters and compared. An index on these leads to all texts that could be as \
-              similar as pg_trgm.similarity_threshold asks for, 0.3 as it comes: the lower, the more there are.",
+              similar as pg_trgm.similarity_threshold asks for, 0.3 by default: the lower, the more there are.",
         instead: &[
             "raise pg_trgm.similarity_threshold for the sessions that search (SET, or ALTER ROLE … SET), or look for words: value <% column",
             "for the most similar few: ORDER BY column <-> value LIMIT n, with an index USING gist (column gist_trgm_ops)",
@@ -47,10 +47,10 @@ const KNOWN: &[Known] = &[
         symbols: &[],
         setting: None,
         why: "Texts are compared by an ICU collation. A nondeterministic one (that takes upper and lower case, or accents, for equal) makes a sort \
-              key of each value for hashing, grouping and comparing.",
+              key of each value for hashing (GROUP BY, DISTINCT, hash joins).",
         instead: &[
             "COLLATE \"C\" for codes, keys and whatever nobody reads in order: in the column's definition, so that its indexes have it, too",
-            "where case is not to matter, keep the values in one case (lower() on writing, or an index on lower(column)), in the place of a \
+            "where case should not matter, keep the values in one case (lower() on writing, or an index on lower(column)), instead of a \
              nondeterministic collation",
         ],
     },
@@ -80,11 +80,11 @@ pub(super) fn advise(
     let seen = seen.means(known.why).all_seen(
         run.into_iter()
             .flat_map(|run| weighty(run).take(1))
-            .map(|statement| format!("the statement with the most time: {}", statement.named())),
+            .map(|statement| format!("the one with the most time: {}", statement.named())),
     );
     let seen = match set {
-        Some((name, value)) => seen.seen(format!("{name} = {value}")).sql(format!(
-            "ALTER SYSTEM RESET {name}; SELECT pg_reload_conf();"
+        Some((name, value)) => seen.seen(format!("{name} = {value}")).advice(format!(
+            "take {name} back to its default where it is set (postgresql.conf, ALTER SYSTEM, ALTER ROLE or DATABASE): searches find less then"
         )),
         None => seen,
     };

@@ -1,5 +1,7 @@
 //! Forms of conditions that no ordinary index serves, and what to write instead, as a table.
 
+use super::conditions::conjuncts;
+
 /// A form of a condition.
 struct Form {
     /// How a condition shows it; one with `(` is a function's name.
@@ -30,7 +32,6 @@ const LISTED: &str = "a list that is kept in a text is searched, which no index 
 
 /// The first that a condition shows counts.
 const FORMS: &[Form] = &[
-    form(" IS DISTINCT FROM ", false, NULL_SAFE),
     form("string_to_array(", true, LISTED),
     form("regexp_split_to_array(", true, LISTED),
     form("similarity(", true, SIMILAR),
@@ -52,6 +53,7 @@ const FORMS: &[Form] = &[
     form(" ~~* ", false, PATTERN),
     form(" ~* ", false, PATTERN),
     form(" ~ ", false, PATTERN),
+    form("(NOT (", false, NULL_SAFE),
 ];
 
 const fn form(sign: &'static str, searches: bool, instead: &'static str) -> Form {
@@ -84,15 +86,16 @@ pub(super) fn known(condition: &str) -> Option<Known> {
             !(listed || function && before.is_some_and(|c| c.is_alphanumeric() || c == '_'))
         })
     };
-    // `((',' || a.ids) || ',') ~~ '%,7,%'`
-    let joined = lower.split(" ~~ ").next().unwrap_or_default();
-    if lower.contains(" ~~ ") && joined.matches(" || ").count() >= 2 {
+    if conjuncts(&lower).into_iter().any(searches_list) {
         return Some(Known {
             searches: true,
             instead: LISTED,
         });
     }
     let form = FORMS.iter().find(shows)?;
+    if form.instead == NULL_SAFE && !conjuncts(&lower).into_iter().any(is_null_safe) {
+        return None;
+    }
     // `(t.a)::text = ANY ($1)`: on the right there must be a column.
     let member = form.sign.contains("ANY");
     let of_values = lower.contains(" = any ('")
@@ -102,6 +105,25 @@ pub(super) fn known(condition: &str) -> Option<Known> {
         searches: form.searches,
         instead: form.instead,
     })
+}
+
+/// `(NOT (t.a IS DISTINCT FROM $1))`, which is written as IS NOT DISTINCT FROM.
+fn is_null_safe(part: &str) -> bool {
+    part.trim_start_matches('(').starts_with("not (") && part.contains(" is distinct from ")
+}
+
+/// `((',' || t.ids) || ',') ~~ '%,7,%'`: a column between two constants.
+fn searches_list(part: &str) -> bool {
+    let Some((joined, _)) = part.split_once(" ~~ ") else {
+        return false;
+    };
+    let is_constant = |piece: &str| piece.trim_matches(['(', ' ']).starts_with(['$', '\'']);
+    match &joined.split(" || ").collect::<Vec<_>>()[..] {
+        [first, .., last] if joined.matches(" || ").count() >= 2 => {
+            is_constant(first) && is_constant(last)
+        }
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -126,7 +148,12 @@ mod tests {
             "($1 = ANY (string_to_array(a.ids, $2)))",
             "a list that is kept"
         ));
-        assert!(says("((a.one || a.two) ~~ $1)", "pattern"));
+        for names in [
+            "((a.one || a.two) ~~ $1)",
+            "(((t.first || $1::text) || t.last) ~~ $2)",
+        ] {
+            assert!(says(names, "pattern"), "{names}");
+        }
     }
 
     #[test]
@@ -139,6 +166,8 @@ mod tests {
             "(t.a % $1)",
             "(t.a @@ $1)",
             "(t.mail = lower($1))",
+            "(t.a IS DISTINCT FROM $1)",
+            "(NOT (t.a = $1))",
         ] {
             assert!(known(sound).is_none(), "{sound}");
         }

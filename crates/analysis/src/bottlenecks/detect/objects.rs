@@ -44,7 +44,7 @@ const MOSTLY: f64 = 0.5;
 /// Transactions that began since, below which something is not old.
 const OLD: f64 = 500.0;
 
-/// Seconds from which on a prepared transaction is forgotten.
+/// Seconds from which on a prepared transaction, older than the measurement, is taken to be forgotten.
 const ORPHANED: f64 = 5.0;
 
 /// What keeps a table's dead rows from being removed: as many of them as died in the transactions since.
@@ -61,7 +61,8 @@ fn holder<'a>(run: &RunEvidence<'a>, table: &Grown) -> Option<&'a HoldsHorizon> 
         let since = held.transactions * of_each;
         let old = held.transactions >= OLD && since >= MOSTLY * dead;
         // One that is prepared waits milliseconds for its second half, unless nobody is left to send that.
-        let orphaned = held.kind == "prepared transaction" && held.seconds >= Some(ORPHANED);
+        let before = counters.map_or(ORPHANED, |c| c.seconds.max(ORPHANED));
+        let orphaned = held.kind == "prepared transaction" && held.seconds >= Some(before);
         !held.catalogs_only && (old || orphaned)
     })
 }
@@ -126,7 +127,9 @@ fn end(seen: Observation, held: &HoldsHorizon, then: &str) -> Observation {
             "SELECT pg_terminate_backend({});   -- or have it commit; then {then}",
             held.name
         )),
-        "prepared transaction" => seen.sql(format!(
+        "prepared transaction" => seen
+            .advice("ask its transaction manager first, if there is one: what has committed elsewhere must be committed here, too")
+            .sql(format!(
             "ROLLBACK PREPARED '{literal}';   -- in its database; or COMMIT PREPARED. Then {then}"
         )),
         _ => seen.sql(format!(
@@ -542,7 +545,7 @@ mod tests {
         };
         let findings = found(1_390_000.0, 0.0, vec![prepared(9.0)]);
         assert!(
-            one(&findings, "horizon-held").remedy[0]
+            one(&findings, "horizon-held").remedy[1]
                 .text
                 .contains("ROLLBACK PREPARED")
         );

@@ -1,7 +1,7 @@
 //! Parsing and planning that take more than executing, and what makes planning dear.
 
 use super::logging::trees;
-use super::samples::of_samples;
+use super::samples::{of_samples, planning_and_parsing};
 use super::{Detector, samples, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Observation, Severity};
@@ -13,10 +13,10 @@ fn parse_and_plan(evidence: &Evidence) -> Option<Observation> {
     let profile = evidence.profile?;
     let planning = profile.within(Work::Planning).unwrap_or(0.0);
     // What the planner calls counts as its own: memory, the kernel, estimates of any type.
-    let within = planning + profile.within(Work::Parsing).unwrap_or(0.0);
-    let share = profile.class(Class::ParseAndPlan).max(within.min(1.0));
-    // Trees that are written to the log are read by functions of this class.
-    let share = (share - trees(evidence)).max(0.0);
+    let within = planning_and_parsing(profile);
+    // The functions that print trees for the log count in this class, and run outside of the planner.
+    let own = (profile.class(Class::ParseAndPlan) - trees(evidence)).max(0.0);
+    let share = own.max(within);
     let executor = profile.class(Class::Executor);
     let most = share >= executor || within >= 0.5;
     (profile.shows(share, 0.15) && most).then(|| {

@@ -360,7 +360,7 @@ pub(super) fn remedy(
             Some(index) if index.method == "brin" => (
                 StepKind::Sql,
                 format!(
-                    "CREATE INDEX CONCURRENTLY ON {table} ({column});   -- {} is a BRIN index, which leads to ranges of blocks: of use only \
+                    "CREATE INDEX CONCURRENTLY ON {table} ({column});   -- {} is a BRIN index, which leads to ranges of blocks: useful only \
                      where the values follow the order of the rows",
                     index.name
                 ),

@@ -1,10 +1,10 @@
 //! Round trips that do nothing for the application: pools that try, set up and reset a connection around each use.
 
+use super::samples::planning_and_parsing;
 use super::{Detector, run, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity};
 use crate::observed::statements::StatementTime;
-use crate::profile::Work;
 
 pub(super) const DETECTORS: &[Detector] = &[
     run("pool-checks", around),
@@ -201,48 +201,66 @@ const WITH_EACH: f64 = 0.2;
 /// The share of the CPU samples in parser and planner from which on plans are made anew.
 const PLANNED: f64 = 0.2;
 
-fn sets_path(text: &str) -> bool {
-    let mut words = text.split(|c: char| c.is_whitespace() || c == '=');
-    let mut next = || {
-        words
-            .find(|word| !word.is_empty())
-            .unwrap_or_default()
-            .to_ascii_lowercase()
-    };
-    match (next().as_str(), next().as_str()) {
-        ("set", "search_path") => true,
-        ("set", "session" | "local") => next() == "search_path",
-        ("select", call) => call.contains("set_config('search_path'"),
-        _ => false,
+/// What a statement sets the search_path to; none if it does something else. Literals are not kept.
+fn path_set(text: &str) -> Option<&str> {
+    let rest = text
+        .get(..4)
+        .filter(|verb| verb.eq_ignore_ascii_case("SET "))
+        .map(|_| text[4..].trim_start())?;
+    let mut rest = rest;
+    for scope in ["session ", "local "] {
+        if rest
+            .get(..scope.len())
+            .is_some_and(|begin| begin.eq_ignore_ascii_case(scope))
+        {
+            rest = rest[scope.len()..].trim_start();
+        }
     }
+    let name = ["search_path", "schema"].into_iter().find(|name| {
+        rest.get(..name.len())
+            .is_some_and(|begin| begin.eq_ignore_ascii_case(name))
+    })?;
+    Some(rest[name.len()..].trim())
 }
 
 /// Sessions that go from one schema to the other: what was planned under one search_path is planned anew under the
-/// next (RevalidateCachedQuery, plancache.c).
+/// next (RevalidateCachedQuery, plancache.c). The same path set again changes nothing.
 fn other_schema(evidence: &Evidence) -> Option<Observation> {
     let (run, profile) = (evidence.run?, evidence.profile?);
     let trips = Trips::of(&run)?;
-    let calls = |pick: &dyn Fn(&Sent, &StatementTime) -> bool| -> f64 {
-        let all = trips.all.iter().filter(|(sent, _, s)| pick(sent, s));
-        all.map(|(_, calls, _)| calls).sum()
-    };
-    let sets = calls(&|_, s| sets_path(&s.text));
-    let works = calls(&|sent, s| *sent == Sent::Work && !sets_path(&s.text));
-    let within = |work| profile.within(work).unwrap_or(0.0);
-    let share = (within(Work::Planning) + within(Work::Parsing)).min(1.0);
-    if works < FEW * USEFUL || sets < WITH_EACH * works || !profile.shows(share, PLANNED) {
+    let sets: Vec<_> = trips
+        .all
+        .iter()
+        .filter_map(|(_, calls, s)| Some((path_set(&s.text)?, *calls, *s)))
+        .collect();
+    let (first, ..) = sets.first()?;
+    let differ = sets.iter().any(|(path, ..)| path != first);
+    // Behind a parameter there may be one path or many.
+    let hidden = sets.iter().any(|(path, ..)| path.contains('$'));
+    let set: f64 = sets.iter().map(|(_, calls, _)| calls).sum();
+    let works = trips
+        .all
+        .iter()
+        .filter(|(sent, _, s)| *sent == Sent::Work && path_set(&s.text).is_none());
+    let works: f64 = works.map(|(_, calls, _)| calls).sum();
+    let share = planning_and_parsing(profile);
+    if !(differ || hidden) || set < WITH_EACH * works || !profile.shows(share, PLANNED) {
         return None;
     }
     let saw = format!(
-        "search_path is set {sets:.0} times for {works:.0} other statements, and {} of the CPU samples are spent on planning anew.",
+        "search_path is set {set:.0} times for {works:.0} other statements, and {} of the CPU samples are in parser and planner.",
         tenths(share)
     );
-    let named = trips.all.iter().find(|(_, _, s)| sets_path(&s.text));
+    let sure = if differ {
+        Confidence::High
+    } else {
+        Confidence::Medium
+    };
     Some(
         Observation::of_samples(share, saw)
             .severity(Severity::High)
-            .confidence(Confidence::High)
-            .all_seen(named.map(|(_, _, s)| s.named()))
+            .confidence(sure)
+            .all_seen(sets.iter().take(3).map(|(_, _, s)| s.named()))
             .advice(
                 "keep a connection with one schema: a pool for each tenant, or a role for each with ALTER ROLE … SET search_path",
             )
@@ -376,34 +394,38 @@ mod tests {
 
     #[test]
     fn plans_that_a_search_path_makes_anew_are_told_from_others() {
-        let of = |text: &str, listing: &'static str| {
-            let statements =
-                [(text, 1000.0), ("SELECT customer_page($1)", 1000.0)].map(|(text, calls)| {
-                    StatementTime {
-                        text: text.into(),
-                        sightings: 50,
-                        share: 0.4,
-                        counters: Some(Counters {
-                            calls,
-                            ..Counters::default()
-                        }),
-                        ..StatementTime::default()
-                    }
-                });
-            let found = found_in_samples_of(listing, statements.to_vec());
+        let of = |paths: &[&str], listing: &'static str| {
+            let sets = paths.iter().map(|text| (*text, 1000.0));
+            let all = sets.chain([("SELECT customer_page($1)", 1000.0)]);
+            let statements = all.map(|(text, calls)| StatementTime {
+                text: text.into(),
+                sightings: 50,
+                share: 0.4,
+                counters: Some(Counters {
+                    calls,
+                    ..Counters::default()
+                }),
+                ..StatementTime::default()
+            });
+            let found = found_in_samples_of(listing, statements.collect());
             found.into_iter().find(|f| f.id == "search-path-changes")
         };
         const PLANNER: &str = "    80.00%  postgres  postgres  [.] add_path\n            |\n            ---standard_planner\n               \
                                add_path\n    20.00%  postgres  postgres  [.] ExecScan\n";
-        for set in [
-            "SET search_path = tenant_2, public",
-            "SET LOCAL search_path TO a",
-            "SELECT set_config('search_path', $1, $2)",
-        ] {
-            let seen = of(set, PLANNER).unwrap_or_else(|| panic!("{set}"));
-            assert!(seen.remedy[0].text.contains("one schema"), "{seen:#?}");
-        }
-        assert!(of("SET work_mem = $1", PLANNER).is_none());
-        assert!(of("SET search_path = a", "90.00% postgres [.] ExecScan\n").is_none());
+        let two = [
+            "SET search_path = tenant_1, public",
+            "set local search_path TO tenant_2",
+        ];
+        let seen = of(&two, PLANNER).unwrap();
+        assert!(seen.remedy[0].text.contains("one schema"), "{seen:#?}");
+        assert_eq!(seen.confidence, Confidence::High);
+        assert_eq!(
+            of(&["SET SCHEMA $1"], PLANNER).unwrap().confidence,
+            Confidence::Medium
+        );
+        // The same again, something else, and where nothing is planned.
+        assert!(of(&["SET search_path = app"], PLANNER).is_none());
+        assert!(of(&["SET work_mem = $1"], PLANNER).is_none());
+        assert!(of(&two, "90.00% postgres [.] ExecScan\n").is_none());
     }
 }

@@ -116,9 +116,11 @@ fn cpu_quota(evidence: &Evidence) -> Option<Observation> {
         (None, Some(_)) => (
             "A CPU quota of its control group holds the server back.".to_owned(),
             run.budget().map(|budget| {
-                let free = cpus - run.other_cpus().unwrap_or(0.0);
+                // The clients are not in the server's group.
+                let client = used - run.server_cpus();
+                let free = cpus - run.other_cpus().unwrap_or(0.0) - client;
                 let wanted = (budget.on_cpu + budget.ready).min(free);
-                (1.0 - used / wanted.max(f64::MIN_POSITIVE)).max(0.0)
+                (1.0 - run.server_cpus() / wanted.max(f64::MIN_POSITIVE)).max(0.0)
             }),
         ),
         _ => return None,

@@ -162,6 +162,12 @@ pub(super) fn messages(profile: &Summary) -> [(Class, f64); 3] {
     [Class::KernelNetwork, Class::KernelWakeUp, Class::Protocol].map(|class| (class, of(class)))
 }
 
+/// The share of the samples within parser and planner, with what they call.
+pub(super) fn planning_and_parsing(profile: &Summary) -> f64 {
+    let within = |work| profile.within(work).unwrap_or(0.0);
+    (within(Work::Planning) + within(Work::Parsing)).min(1.0)
+}
+
 /// `32.1 % of the CPU samples`.
 pub(super) fn of_samples(share: f64) -> String {
     format!("{} of the CPU samples", tenths(share))

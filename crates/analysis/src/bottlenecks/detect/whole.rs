@@ -321,7 +321,7 @@ pub(super) fn sort(at: &At) -> Option<Shown> {
 }
 
 /// Functions that give another value each time.
-const DRAWN: &[&str] = &[
+pub(super) const DRAWN: &[&str] = &[
     "random(",
     "gen_random_uuid(",
     "uuid_generate_v4(",

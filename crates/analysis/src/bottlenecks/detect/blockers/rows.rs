@@ -57,9 +57,9 @@ pub(super) fn same_rows(evidence: &Evidence) -> Option<Observation> {
         s.waits.iter().any(at)
     });
     let seen = match queued.find_map(|s| locks_all(&s.text)) {
-        Some(name) => seen.advice(format!(
-            "FOR UPDATE OF {name} (or whichever rows are changed): without OF, a SELECT over a join locks the rows of all its tables, also those \
-             that many read together"
+        Some((clause, name)) => seen.advice(format!(
+            "{clause} OF {name} (or whichever rows are meant): without OF, a SELECT over a join locks the rows of all its tables, including those \
+             that many sessions share"
         )),
         None => seen,
     };
