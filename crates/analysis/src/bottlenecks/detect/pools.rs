@@ -223,32 +223,84 @@ fn path_set(text: &str) -> Option<&str> {
     Some(rest[name.len()..].trim())
 }
 
+/// What statements set the search_path to, each with how often, and how often others are sent.
+struct Paths<'a> {
+    set: Vec<(&'a str, f64)>,
+    others: f64,
+}
+
+impl<'a> Paths<'a> {
+    fn of(statements: impl Iterator<Item = (&'a str, f64)>) -> Self {
+        let (mut set, mut others) = (Vec::new(), 0.0);
+        for (text, calls) in statements {
+            match path_set(text) {
+                Some(path) => set.push((path, calls)),
+                None => others += calls,
+            }
+        }
+        Self { set, others }
+    }
+
+    /// By the counters of what samples have seen; short statements are seldom seen.
+    fn counted(run: &RunEvidence<'a>) -> Option<Self> {
+        let statements = &run.observed?.statements.as_ref()?.statements;
+        let counted = statements
+            .iter()
+            .filter_map(|s| Some((s.text.as_str(), s.counters.as_ref()?.calls)));
+        Some(Self::of(
+            counted.filter(|(text, _)| sent_for(text) != Sent::Frame),
+        ))
+    }
+
+    /// By the scripts of a load of ours, a statement a line.
+    fn scripted(run: &RunEvidence<'a>) -> Option<Self> {
+        let lines = run
+            .ours?
+            .scripts
+            .iter()
+            .flat_map(|script| script.text.lines());
+        let lines = lines.map(|line| line.trim().trim_end_matches(';'));
+        let sent = lines.filter(|line| !line.is_empty() && !line.starts_with(['\\', '-']));
+        Some(Self::of(sent.map(|line| (line, 1.0))))
+    }
+
+    /// Whether the path differs from one time to the next; none if that is behind a parameter.
+    fn differs(&self) -> Option<bool> {
+        let (first, _) = self.set.first()?;
+        let differs = self.set.iter().any(|(path, _)| path != first);
+        let hidden = self.set.iter().any(|(path, _)| path.contains(['$', ':']));
+        (differs || !hidden).then_some(differs)
+    }
+
+    fn comes_with_each(&self) -> bool {
+        let set: f64 = self.set.iter().map(|(_, calls)| calls).sum();
+        set > 0.0 && set >= WITH_EACH * self.others
+    }
+}
+
 /// Sessions that go from one schema to the other: what was planned under one search_path is planned anew under the
 /// next (RevalidateCachedQuery, plancache.c). The same path set again changes nothing.
 fn other_schema(evidence: &Evidence) -> Option<Observation> {
     let (run, profile) = (evidence.run?, evidence.profile?);
-    let trips = Trips::of(&run)?;
-    let sets: Vec<_> = trips
-        .all
-        .iter()
-        .filter_map(|(_, calls, s)| Some((path_set(&s.text)?, *calls, *s)))
-        .collect();
-    let (first, ..) = sets.first()?;
-    let differ = sets.iter().any(|(path, ..)| path != first);
-    // Behind a parameter there may be one path or many.
-    let hidden = sets.iter().any(|(path, ..)| path.contains('$'));
-    let set: f64 = sets.iter().map(|(_, calls, _)| calls).sum();
-    let works = trips
-        .all
-        .iter()
-        .filter(|(sent, _, s)| *sent == Sent::Work && path_set(&s.text).is_none());
-    let works: f64 = works.map(|(_, calls, _)| calls).sum();
     let share = planning_and_parsing(profile);
-    if !(differ || hidden) || set < WITH_EACH * works || !profile.shows(share, PLANNED) {
+    let mut both = [Paths::scripted(&run), Paths::counted(&run)]
+        .into_iter()
+        .flatten();
+    let changes = |paths: &Paths| paths.comes_with_each() && paths.differs() != Some(false);
+    let paths = both.find(changes)?;
+    if !profile.shows(share, PLANNED) {
         return None;
     }
+    let differ = paths.differs() == Some(true);
+    let mut named: Vec<String> = paths
+        .set
+        .iter()
+        .map(|(path, _)| format!("search_path {path}"))
+        .collect();
+    named.dedup();
+    named.truncate(3);
     let saw = format!(
-        "search_path is set {set:.0} times for {works:.0} other statements, and {} of the CPU samples are in parser and planner.",
+        "search_path changes from statement to statement, and {} of the CPU samples are in parser and planner.",
         tenths(share)
     );
     let sure = if differ {
@@ -260,7 +312,7 @@ fn other_schema(evidence: &Evidence) -> Option<Observation> {
         Observation::of_samples(share, saw)
             .severity(Severity::High)
             .confidence(sure)
-            .all_seen(sets.iter().take(3).map(|(_, _, s)| s.named()))
+            .all_seen(named)
             .advice(
                 "keep a connection with one schema: a pool for each tenant, or a role for each with ALTER ROLE … SET search_path",
             )
