@@ -363,7 +363,7 @@ impl Subject {
              AND pg_catalog.has_table_privilege('pg_catalog.pg_file_settings', 'SELECT')",
         );
         if may.is_ok_and(|may| may.as_deref() == Some("t"))
-            && let Ok(of_libraries) = session.rows(OF_LIBRARIES)
+            && let Ok(of_libraries) = session.catalog_rows(OF_LIBRARIES)
         {
             rows.rows.extend(of_libraries.rows);
         }
