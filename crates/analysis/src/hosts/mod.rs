@@ -417,8 +417,16 @@ fn other_question(a: &[Seen], b: &[Seen]) -> Option<String> {
             match (here.next(), there.next()) {
                 (None, None) => break,
                 (Some((what, of_a)), Some((_, of_b))) if of_a != of_b => {
+                    let shown = |value: &str| match value {
+                        "" => "not recorded".to_owned(),
+                        value => value.to_owned(),
+                    };
                     return Some(match of_a.len() + of_b.len() < 60 {
-                        true => format!("asks another question: {what} is {of_a} and {of_b}"),
+                        true => format!(
+                            "asks another question: {what} is {} and {}",
+                            shown(of_a),
+                            shown(of_b)
+                        ),
                         false => format!("asks another question: other {what}"),
                     });
                 }
