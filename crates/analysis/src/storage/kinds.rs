@@ -61,7 +61,7 @@ pub fn limits_unknown(
     let warning = Warning::new(
         "volume-limits-unknown",
         format!(
-            "The data lies on {name}, {} by its model, {} ({}). What such a one allows is the provider's, and the kernel \
+            "The data lies on {name}, {} by its model, {} ({}). What it allows is set by the provider, and the kernel \
              does not tell it: no limit is held against what was read.",
             kind.title, kind.model, kind.source
         ),

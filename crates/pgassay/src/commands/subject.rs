@@ -442,9 +442,10 @@ impl Subject {
     }
 }
 
-/// Settings of libraries that this program knows, as the configuration files have them.
+/// Settings that findings about a library name (`KNOWN`, detect/extensions.rs), as the configuration files have them.
+/// Others are left out: who sets one may keep a secret in it.
 const OF_LIBRARIES: &str = "SELECT f.name, f.setting, NULL, 'configuration file' \
-    FROM pg_catalog.pg_file_settings f WHERE f.applied AND f.name ~ '^(pg_trgm|plpgsql)[.]' \
+    FROM pg_catalog.pg_file_settings f WHERE f.applied AND f.name = 'pg_trgm.similarity_threshold' \
     AND NOT EXISTS (SELECT FROM pg_catalog.pg_settings s WHERE s.name = f.name)";
 
 /// What to launch from: what is installed, or the archived build where it was asked for.

@@ -203,7 +203,7 @@ fn nodes(root: &Node) -> BTreeMap<String, (u32, f64)> {
 #[cfg(test)]
 mod tests {
     use super::super::database::tests::statement;
-    use super::super::tests::budget::{found_with_settings, one};
+    use super::super::tests::made::{found_with_settings, one};
     use super::*;
     use crate::bottlenecks::Finding;
     use crate::bottlenecks::finding::Severity;

@@ -104,7 +104,7 @@ fn or_of_many(evidence: &Evidence) -> Option<Observation> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::budget::found_in_samples_of;
+    use super::super::tests::made::found_in_samples_of;
     use super::*;
     use crate::observed::statements::StatementTime;
 

@@ -66,7 +66,7 @@ fn called(evidence: &Evidence) -> Option<Observation> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::tests::budget::found_in_samples_of;
+    use super::super::tests::made::found_in_samples_of;
     use crate::bottlenecks::Finding;
     use crate::observed::statements::StatementTime;
     use pgassay_model::observed::plans::{Execution, Node, Plan, RelationFacts, Work};

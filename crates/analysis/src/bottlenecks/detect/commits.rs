@@ -182,7 +182,7 @@ pub(super) fn verb(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::database::tests::counters;
-    use super::super::tests::budget::{found_with, one};
+    use super::super::tests::made::{found_with, one};
     use super::without_sleep;
     use crate::observed::counters::Written;
     use crate::observed::statements::{Counters, StatementAnalysis, StatementTime};

@@ -111,7 +111,7 @@ fn by_server(run: &RunEvidence, seen: Observation) -> Observation {
 #[cfg(test)]
 mod tests {
     use super::super::database::tests::counters;
-    use super::super::tests::budget::{found_with, one};
+    use super::super::tests::made::{found_with, one};
     use crate::observed::PointObserved;
 
     #[test]

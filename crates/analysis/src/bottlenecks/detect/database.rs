@@ -335,7 +335,7 @@ fn out_of_line(evidence: &Evidence) -> Option<Observation> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::tests::budget::{found_with, one};
+    use super::super::tests::made::{found_with, one};
     use crate::bottlenecks::Severity;
     use crate::observed::PointObserved;
     use crate::observed::counters::ServerCounters;

@@ -65,7 +65,7 @@ fn by_printf(evidence: &Evidence) -> Option<Observation> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::budget::{found_in_samples, one};
+    use super::super::tests::made::{found_in_samples, one};
 
     const LISTING: &str = "\
 # Samples: 2K of event 'cpu-clock'

@@ -10,7 +10,8 @@ struct Known {
     library: &'static str,
     /// Parts of the names of functions, of which one must be among the hottest; any if none.
     symbols: &'static [&'static str],
-    /// What a setting of it must be below to be named, if it has one.
+    /// A setting of it that makes it slower the lower it is, and the value below which it is named. (A server's session shows it only
+    /// with the library loaded: `OF_LIBRARIES` of the program's subject.rs reads it elsewhere.)
     setting: Option<(&'static str, f64)>,
     /// What its time goes to.
     why: &'static str,

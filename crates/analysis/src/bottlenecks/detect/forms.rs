@@ -53,7 +53,6 @@ const FORMS: &[Form] = &[
     form(" ~~* ", false, PATTERN),
     form(" ~* ", false, PATTERN),
     form(" ~ ", false, PATTERN),
-    form("(NOT (", false, NULL_SAFE),
 ];
 
 const fn form(sign: &'static str, searches: bool, instead: &'static str) -> Form {
@@ -86,16 +85,17 @@ pub(super) fn known(condition: &str) -> Option<Known> {
             !(listed || function && before.is_some_and(|c| c.is_alphanumeric() || c == '_'))
         })
     };
-    if conjuncts(&lower).into_iter().any(searches_list) {
-        return Some(Known {
-            searches: true,
-            instead: LISTED,
-        });
+    let parts = conjuncts(&lower);
+    let of_part = |is: fn(&str) -> bool, searches, instead| {
+        let one = parts.iter().any(|part| is(part));
+        one.then_some(Known { searches, instead })
+    };
+    if let Some(list) = of_part(searches_list, true, LISTED) {
+        return Some(list);
     }
-    let form = FORMS.iter().find(shows)?;
-    if form.instead == NULL_SAFE && !conjuncts(&lower).into_iter().any(is_null_safe) {
-        return None;
-    }
+    let Some(form) = FORMS.iter().find(shows) else {
+        return of_part(is_null_safe, false, NULL_SAFE);
+    };
     // `(t.a)::text = ANY ($1)`: on the right there must be a column.
     let member = form.sign.contains("ANY");
     let of_values = lower.contains(" = any ('")

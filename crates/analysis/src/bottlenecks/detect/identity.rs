@@ -228,7 +228,7 @@ fn logged(evidence: &Evidence) -> Option<Observation> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::tests::budget::{found_with_settings, one};
+    use super::super::tests::made::{found_with_settings, one};
     use super::*;
     use crate::bottlenecks::Finding;
     use crate::observed::counters::ServerCounters;

@@ -317,7 +317,7 @@ fn missing_index(table: &str, key: &str, facts: &RelationFacts) -> Option<(StepK
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::tests::budget::{found_with, one};
+    use super::super::tests::made::{found_with, one};
     use crate::bottlenecks::Finding;
     use crate::bottlenecks::finding::Confidence;
     use crate::observed::statements::{StatementAnalysis, StatementTime};

@@ -118,7 +118,7 @@ pub(super) fn trees(evidence: &Evidence) -> f64 {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::tests::budget::{found_with_settings, one};
+    use super::super::tests::made::{found_with_settings, one};
     use crate::bottlenecks::Finding;
     use crate::observed::counters::ServerCounters;
 

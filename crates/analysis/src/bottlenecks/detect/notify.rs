@@ -97,7 +97,7 @@ fn notify(evidence: &Evidence) -> Option<Observation> {
 mod tests {
     use pgassay_model::observed::blockers::BlockerRecord;
 
-    use super::super::tests::budget::{found_with, one};
+    use super::super::tests::made::{found_with, one};
     use super::*;
     use crate::bottlenecks::Finding;
     use crate::observed::statements::{StatementAnalysis, StatementWait};

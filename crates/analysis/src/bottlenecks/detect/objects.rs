@@ -340,7 +340,7 @@ fn names(text: &str, word: &str) -> bool {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::tests::budget::{found_with, one};
+    use super::super::tests::made::{found_with, one};
     use super::*;
     use crate::bottlenecks::Finding;
     use crate::observed::statements::StatementAnalysis;

@@ -335,7 +335,7 @@ fn gain(run: &RunEvidence, trips: &Trips, part: f64) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::budget::{found_in_samples_of, found_with, one};
+    use super::super::tests::made::{found_in_samples_of, found_with, one};
     use super::*;
     use crate::bottlenecks::Finding;
     use crate::observed::statements::{Counters, StatementAnalysis};

@@ -230,7 +230,7 @@ fn in_files(evidence: &Evidence, statement: &StatementTime) -> (Part, Option<Lef
 #[cfg(test)]
 mod tests {
     use super::super::database::tests::{counters, statement};
-    use super::super::tests::budget::{found_on_cpus, found_with, one};
+    use super::super::tests::made::{found_on_cpus, found_with, one};
     use crate::bottlenecks::Severity;
     use crate::observed::statements::Counters;
     use pgassay_model::observed::plans::{Node, Plan};

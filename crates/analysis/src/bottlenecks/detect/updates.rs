@@ -171,7 +171,7 @@ fn not_hot(evidence: &Evidence) -> Option<Observation> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::budget::one;
+    use super::super::tests::made::one;
     use super::super::writes::tests::{found, found_beside, grown};
     use super::*;
     use pgassay_model::observed::plans::RelationFacts;

@@ -57,7 +57,7 @@ fn cpu(evidence: &Evidence, run: &RunEvidence, pick: impl Fn(&str, &str) -> bool
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::budget::{found_on_cpus, one};
+    use super::super::tests::made::{found_on_cpus, one};
     use crate::bottlenecks::Finding;
 
     const FLUSH: &[(&str, &str, f64)] = &[("LWLock", "WALWrite", 5.0), ("IO", "WALSync", 1.0)];

@@ -267,7 +267,7 @@ fn written(seen: &FactView) -> Result<(f64, f64), NotJudged> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::tests::budget::{found_with, one};
+    use super::super::tests::made::{found_with, one};
     use crate::bottlenecks::Finding;
     use crate::observed::counters::ServerCounters;
 

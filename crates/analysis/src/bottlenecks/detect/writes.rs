@@ -277,7 +277,7 @@ fn inner_scans(evidence: &Evidence) -> Option<Observation> {
 pub(super) mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::tests::budget::{found_with, one};
+    use super::super::tests::made::{found_with, one};
     use crate::bottlenecks::Finding;
     use crate::observed::PointObserved;
     use crate::observed::statements::{Counters, Elsewhere, StatementAnalysis, StatementTime};

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use super::super::tests::budget::{found_on_full_cpus, found_with, one};
+use super::super::tests::made::{found_on_full_cpus, found_with, one};
 use super::*;
 use crate::bottlenecks::Finding;
 use crate::observed::PointObserved;

@@ -90,7 +90,7 @@ pub(super) fn queued(evidence: &Evidence) -> Option<Observation> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::tests::budget::{found_with, one};
+    use super::super::super::tests::made::{found_with, one};
     use super::*;
     use crate::bottlenecks::Finding;
     use crate::observed::statements::{StatementAnalysis, StatementWait};

@@ -2,7 +2,7 @@
 
 use pgassay_model::observed::blockers::{BlockerRecord, Holder};
 
-use super::super::tests::budget::{found_with, one};
+use super::super::tests::made::{found_with, one};
 use crate::bottlenecks::Finding;
 use crate::bottlenecks::finding::Confidence;
 use crate::observed::PointObserved;

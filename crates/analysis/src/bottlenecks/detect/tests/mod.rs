@@ -1,8 +1,9 @@
 //! What detectors find together in whole runs, made up by laws that are known.
 
-pub(super) mod budget;
+mod budget;
 mod causes;
 mod gains;
+pub(super) mod made;
 mod placement;
 mod samples;
 pub(crate) mod scaling;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::database::tests::statement;
-use super::budget::{found_with, one};
+use super::made::{found_with, one};
 use crate::bottlenecks::Finding;
 use crate::bottlenecks::finding::Confidence;
 use pgassay_model::observed::plans::{IndexFacts, LeakyFacts, Node, Plan, RelationFacts};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::database::tests::statement;
-use super::budget::{found_in_samples, found_on_full_cpus, found_with, found_with_settings, one};
+use super::made::{found_in_samples, found_on_full_cpus, found_with, found_with_settings, one};
 use crate::bottlenecks::finding::{
     Basis, Circumstances, Confidence, Finding, Observation, Severity,
 };

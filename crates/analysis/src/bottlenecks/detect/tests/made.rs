@@ -1,0 +1,269 @@
+//! A run that is made up, and what is found in it: for the tests of detectors.
+
+use std::sync::LazyLock;
+
+use pgassay_model::server::Origin;
+use pgassay_model::workload::{ScriptPlan, WorkloadPlan};
+use pgassay_readings::profile::Profile;
+
+use super::scaling;
+use crate::bottlenecks::evidence::{Evidence, RunEvidence};
+use crate::bottlenecks::finding::Finding;
+use crate::bottlenecks::load;
+use crate::measured::ServerSummary;
+use crate::observed::PointObserved;
+use crate::observed::budget::{Budget, OffCpu, Wait};
+use crate::observed::statements::{StatementAnalysis, StatementTime};
+use crate::observed::waits::{WaitAnalysis, WaitEvent};
+use crate::profile::summarise;
+use crate::server::{Setting, SettingsOf};
+use crate::stats::Estimate;
+use crate::{Analysis, analyse, metrics};
+
+/// What happened with 8 sessions, by the kernel's account and by samples.
+pub(super) struct Seen {
+    pub on_cpu: f64,
+    pub ready: f64,
+    pub idle: f64,
+    pub unnamed: f64,
+    pub waits: &'static [(&'static str, &'static str, f64)],
+    /// Of two CPUs.
+    pub busy: f64,
+    /// CPUs that a quota kept from the server.
+    pub held_back: f64,
+    /// Blocks of a hundred that are not in shared buffers.
+    pub misses: Option<f64>,
+    pub listing: &'static str,
+    /// The clients' script.
+    pub script: &'static str,
+    /// Settings of the server: name, value, source; of the role `app` in the database `shop`.
+    pub settings: &'static [(&'static str, &'static str, &'static str)],
+}
+
+pub(super) const QUIET: Seen = Seen {
+    on_cpu: 0.5,
+    ready: 0.1,
+    idle: 0.4,
+    unnamed: 0.0,
+    waits: &[],
+    busy: 0.8,
+    held_back: 0.0,
+    misses: None,
+    listing: "",
+    script: "SELECT 1;",
+    settings: &[],
+};
+
+/// A run made up by the law of scaling, analysed once: the same for all tests.
+static RUN: LazyLock<Analysis> = LazyLock::new(|| analyse(&scaling::run(0.0, |_| 0.8)));
+
+pub(super) fn estimate(value: f64) -> Estimate {
+    Estimate {
+        estimate: value,
+        low: value,
+        high: value,
+        ..RUN.stages[0].arms[0].points[0].throughput_tps.clone()
+    }
+}
+
+pub(super) fn found(seen: &Seen) -> Vec<Finding> {
+    found_as(seen, |_| {})
+}
+
+/// What is found in a load with these waits of 8 sessions, and whatever else `edit` says was seen.
+pub(in crate::bottlenecks::detect) fn found_with(
+    waits: Vec<(&'static str, &'static str, f64)>,
+    edit: impl FnOnce(&mut PointObserved),
+) -> Vec<Finding> {
+    let seen = Seen {
+        waits: waits.leak(),
+        ..QUIET
+    };
+    found_as(&seen, edit)
+}
+
+/// The same with settings, and without waits.
+pub(in crate::bottlenecks::detect) fn found_with_settings(
+    settings: &'static [(&'static str, &'static str, &'static str)],
+    edit: impl FnOnce(&mut PointObserved),
+) -> Vec<Finding> {
+    found_as(&Seen { settings, ..QUIET }, edit)
+}
+
+/// What is found in CPU samples, beside settings.
+pub(in crate::bottlenecks::detect) fn found_in_samples(
+    listing: &'static str,
+    settings: &'static [(&'static str, &'static str, &'static str)],
+) -> Vec<Finding> {
+    let seen = Seen {
+        listing,
+        settings,
+        ..QUIET
+    };
+    found_as(&seen, |_| {})
+}
+
+/// What is found in CPU samples, beside statements.
+pub(in crate::bottlenecks::detect) fn found_in_samples_of(
+    listing: &'static str,
+    statements: Vec<StatementTime>,
+) -> Vec<Finding> {
+    let seen = Seen { listing, ..QUIET };
+    found_as(&seen, |observed| {
+        observed.growth = Some(Default::default());
+        observed.statements = Some(StatementAnalysis {
+            looks: 100,
+            sightings: 100,
+            statements,
+            ..StatementAnalysis::default()
+        });
+    })
+}
+
+/// What is found with these waits where so many of two CPUs are busy, all but a tenth of one with the server, by these
+/// CPU samples.
+pub(in crate::bottlenecks::detect) fn found_on_cpus(
+    busy: f64,
+    waits: &'static [(&'static str, &'static str, f64)],
+    listing: &'static str,
+    edit: impl FnOnce(&mut PointObserved),
+) -> Vec<Finding> {
+    let seen = Seen {
+        waits,
+        on_cpu: busy - 0.1,
+        busy,
+        listing,
+        ..QUIET
+    };
+    found_as(&seen, edit)
+}
+
+/// The same on two full CPUs, on which the server's sessions keep 1.9 and 4 wait for one.
+pub(in crate::bottlenecks::detect) fn found_on_full_cpus(
+    edit: impl FnOnce(&mut PointObserved),
+) -> Vec<Finding> {
+    let full = Seen {
+        on_cpu: 1.9,
+        ready: 4.0,
+        idle: 0.0,
+        busy: 2.0,
+        ..QUIET
+    };
+    found_as(&full, edit)
+}
+
+pub(super) fn found_as(seen: &Seen, edit: impl FnOnce(&mut PointObserved)) -> Vec<Finding> {
+    looked_at(seen, edit, load)
+}
+
+/// What `look` makes of it.
+pub(super) fn looked_at<T>(
+    seen: &Seen,
+    edit: impl FnOnce(&mut PointObserved),
+    look: impl FnOnce(&Evidence) -> T,
+) -> T {
+    let mut analysis = RUN.clone();
+    analysis.host.cpus = Some(2);
+    if !seen.settings.is_empty() {
+        let all_settings = seen.settings.iter().map(|(name, value, source)| Setting {
+            name: (*name).to_owned(),
+            value: (*value).to_owned(),
+            source: (*source).to_owned(),
+        });
+        analysis.arms[0].server = Some(ServerSummary {
+            origin: Origin::Running,
+            version: String::new(),
+            version_num: Some(180_000),
+            executable: String::new(),
+            settings: Vec::new(),
+            all_settings: all_settings.collect(),
+            place: SettingsOf {
+                role: Some("app".into()),
+                database: Some("shop".into()),
+            },
+        });
+    }
+    let mut did = analysis.stages.remove(0).arms.remove(0);
+    let mut observed = did.observed.take().unwrap().points.pop().unwrap();
+    let waiting: f64 = seen.waits.iter().map(|(_, _, sessions)| sessions).sum();
+    let off_cpu = waiting + seen.idle + seen.unnamed;
+    let wait = |(kind, event, sessions): &(&str, &str, f64)| Wait {
+        kind: (*kind).to_owned(),
+        event: (*event).to_owned(),
+        sessions: *sessions,
+        least: *sessions,
+        most: *sessions,
+        woken: 0.0,
+    };
+    observed.budget = Some(Budget {
+        sessions: seen.on_cpu + seen.ready + off_cpu,
+        on_cpu: seen.on_cpu,
+        ready: seen.ready,
+        off_cpu,
+        off: Some(OffCpu {
+            waits: seen.waits.iter().map(wait).collect(),
+            idle: seen.idle,
+            unnamed: seen.unnamed,
+            ..OffCpu::default()
+        }),
+        ..Budget::default()
+    });
+    // Samples see few of those that run.
+    let events = seen.waits.iter().map(wait).map(|w| WaitEvent {
+        backend: String::new(),
+        kind: w.kind,
+        event: w.event,
+        sessions: w.sessions,
+    });
+    observed.waits = Some(WaitAnalysis {
+        samples: 200,
+        active_sessions: waiting + seen.unnamed + 0.1,
+        running_sessions: seen.unnamed + 0.1,
+        idle_sessions: seen.idle + seen.on_cpu + seen.ready - 0.1,
+        events: events.collect(),
+        ..WaitAnalysis::default()
+    });
+    edit(&mut observed);
+    let mut point = did.points.last().unwrap().clone();
+    point.point.clients = 8;
+    point.metrics.extend([
+        (metrics::MACHINE_CPUS, estimate(seen.busy)),
+        (metrics::SERVER_CPUS, estimate(seen.on_cpu)),
+        (metrics::CLIENT_CPUS, estimate(0.1)),
+        (metrics::CPU_THROTTLED, estimate(seen.held_back)),
+    ]);
+    if let Some(misses) = seen.misses {
+        point.metrics.extend([
+            (metrics::BUFFER_MISSES, estimate(misses)),
+            (metrics::BUFFER_HITS, estimate(100.0 - misses)),
+        ]);
+    }
+    let profile =
+        (!seen.listing.is_empty()).then(|| summarise(&Profile::parse(seen.listing).unwrap()));
+    let ours = WorkloadPlan {
+        scripts: vec![ScriptPlan {
+            text: seen.script.to_owned(),
+            ..ScriptPlan::default()
+        }],
+        ..WorkloadPlan::default()
+    };
+    look(&Evidence {
+        version: Some(180_000),
+        profile: profile.as_ref(),
+        run: Some(RunEvidence {
+            workload: "mine.sql",
+            ours: Some(&ours),
+            host: &analysis.host,
+            arm: &analysis.arms[0],
+            load: &did,
+            point: &point,
+            observed: Some(&observed),
+            scaling: None,
+        }),
+    })
+}
+
+pub(in crate::bottlenecks::detect) fn one<'f>(findings: &'f [Finding], id: &str) -> &'f Finding {
+    let found = findings.iter().find(|f| f.id == id);
+    found.unwrap_or_else(|| panic!("{id} is not among {findings:#?}"))
+}
