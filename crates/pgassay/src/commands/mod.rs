@@ -40,6 +40,8 @@ pub mod lines;
 mod live;
 pub mod mcp;
 pub mod measure;
+#[cfg(test)]
+mod no_lines;
 mod observing;
 mod opened;
 mod ordinary;

@@ -1,6 +1,9 @@
-//! `pgassay lines` where instructions can't be stepped and decoded.
+//! `pgassay lines` where instructions can't be stepped and decoded: the functions of `lines` that others call.
 
+use pgassay_lines::account::Account;
+use pgassay_lines::walls::Processor;
 use pgassay_model::Failure;
+use pgassay_model::workload::WorkloadPlan;
 use pgassay_sys::stop::Stop;
 
 use crate::cli::lines::LinesArgs;
@@ -12,8 +15,15 @@ use crate::terminal::Terminal;
 /// # Errors
 /// Always.
 pub fn lines(_: &LinesArgs, _: &mut Terminal, _: &Stop) -> anyhow::Result<Exit> {
-    let failure = Failure::target("lines steps servers on x86-64, and no others so far");
-    Err(failure.with_remedy("run it on an x86-64 machine").into())
+    Err(refused())
+}
+
+/// Says the same.
+///
+/// # Errors
+/// Always.
+pub fn of_plan(_: &LinesArgs, _: WorkloadPlan, _: &mut Terminal, _: &Stop) -> anyhow::Result<Exit> {
+    Err(refused())
 }
 
 /// Says the same.
@@ -21,13 +31,43 @@ pub fn lines(_: &LinesArgs, _: &mut Terminal, _: &Stop) -> anyhow::Result<Exit> 
 /// # Errors
 /// Always.
 pub fn one(
-    args: &LinesArgs,
-    _: Option<u64>,
-    terminal: &mut Terminal,
-    stop: &Stop,
-) -> anyhow::Result<pgassay_lines::account::Account> {
-    match lines(args, terminal, stop) {
-        Err(error) => Err(error),
-        Ok(_) => Err(Failure::target("lines did not record").into()),
+    _: &LinesArgs,
+    _: Option<&Processor>,
+    _: &mut Terminal,
+    _: &Stop,
+) -> anyhow::Result<Account> {
+    Err(refused())
+}
+
+fn refused() -> anyhow::Error {
+    Failure::target("lines steps servers on x86-64, and no others so far")
+        .with_remedy("run it on an x86-64 machine")
+        .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::lines;
+    use super::*;
+
+    type Lines = fn(&LinesArgs, &mut Terminal, &Stop) -> anyhow::Result<Exit>;
+    type OfPlan = fn(&LinesArgs, WorkloadPlan, &mut Terminal, &Stop) -> anyhow::Result<Exit>;
+    type One = fn(&LinesArgs, Option<&Processor>, &mut Terminal, &Stop) -> anyhow::Result<Account>;
+
+    /// What one has and the other lacks shows on the other processor alone, as an error of the compiler.
+    #[test]
+    fn what_others_call_is_of_the_same_types_on_every_processor() {
+        let lines: [Lines; 2] = [lines::lines, super::lines];
+        let of_plan: [OfPlan; 2] = [lines::of_plan, super::of_plan];
+        let one: [One; 2] = [lines::one, super::one];
+        assert_eq!((lines.len(), of_plan.len(), one.len()), (2, 2, 2));
+        // And nothing else of it is for others.
+        let source = include_str!("lines/mod.rs");
+        let public = source.lines().filter(|line| line.starts_with("pub fn "));
+        assert_eq!(
+            public.count(),
+            3,
+            "lines has a function that no_lines lacks"
+        );
     }
 }
