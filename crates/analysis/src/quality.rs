@@ -9,8 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::measured::{PointAnalysis, RunInfo};
+use crate::pgio::PgioPoint;
 use crate::primitives::{PrimitiveAnalysis, PrimitivePoint};
-use crate::stats::Caveat;
+use crate::stats::{Caveat, Estimate};
 use crate::{metrics, number};
 
 /// A grade, the best first.
@@ -66,6 +67,22 @@ pub const SPREAD: (f64, f64) = (0.1, 0.3);
 /// Trials of a point below which a run is fair, and poor: an interval of 95 % by ranks needs six.
 const TRIALS: (usize, usize) = (6, 3);
 
+/// What a point shows of how it was disturbed.
+struct Seen {
+    /// The share of the machine's CPU time that neither server nor client used.
+    others: Option<f64>,
+    /// That which the hypervisor gave to other guests.
+    steal: Option<f64>,
+    trials: usize,
+    drifted: bool,
+}
+
+/// Whether trials that follow each other resemble each other, or move in one direction.
+fn drifted(rate: &Estimate) -> bool {
+    let mut warnings = rate.warnings.iter();
+    warnings.any(|w| *w == Caveat::Drift || *w == Caveat::Autocorrelated)
+}
+
 impl Quality {
     /// Judges a run by its points; `None` where no point was measured.
     pub fn of<'a>(
@@ -73,16 +90,32 @@ impl Quality {
         run: &RunInfo,
         warnings: &[Warning],
     ) -> Option<Self> {
-        let points: Vec<&PointAnalysis> = points.into_iter().collect();
-        let fewest = points.iter().map(|point| point.trials.len()).min()?;
-        let largest = |of: &dyn Fn(&PointAnalysis) -> Option<f64>| {
-            points
-                .iter()
-                .filter_map(|point| of(point))
-                .fold(0.0, f64::max)
-        };
+        let seen = points.into_iter().map(|point| Seen {
+            others: point.others_share,
+            steal: point.estimate(metrics::STEAL).map(|steal| steal.estimate),
+            trials: point.trials.len(),
+            drifted: drifted(&point.throughput_tps),
+        });
+        Self::of_seen(&seen.collect::<Vec<_>>(), run, warnings)
+    }
+
+    /// Judges a run of PGIO likewise.
+    pub fn of_pgio(points: &[PgioPoint], run: &RunInfo, warnings: &[Warning]) -> Option<Self> {
+        let seen = points.iter().map(|point| Seen {
+            others: point.others_share,
+            steal: point.steal_share,
+            trials: point.trials.len(),
+            drifted: drifted(&point.logical_reads_per_second),
+        });
+        Self::of_seen(&seen.collect::<Vec<_>>(), run, warnings)
+    }
+
+    fn of_seen(points: &[Seen], run: &RunInfo, warnings: &[Warning]) -> Option<Self> {
+        let fewest = points.iter().map(|point| point.trials).min()?;
+        let largest =
+            |of: fn(&Seen) -> Option<f64>| points.iter().filter_map(of).fold(0.0, f64::max);
         let mut reasons = of_run(run, warnings);
-        let others = largest(&|point| point.others_share);
+        let others = largest(|point| point.others);
         reasons.extend(beyond(others, OTHERS).map(|grade| {
             let text = format!(
                 "other work took up to {:.0} % of the CPU time",
@@ -90,7 +123,7 @@ impl Quality {
             );
             Reason::new(grade, text)
         }));
-        let steal = largest(&|point| Some(point.estimate(metrics::STEAL)?.estimate));
+        let steal = largest(|point| point.steal);
         reasons.extend(beyond(steal, STEAL).map(|grade| {
             let text = format!(
                 "the hypervisor gave up to {:.0} % of the time to others",
@@ -99,11 +132,7 @@ impl Quality {
             Reason::new(grade, text)
         }));
         reasons.extend(few(fewest));
-        let drifts = |point: &&&PointAnalysis| {
-            let mut warnings = point.throughput_tps.warnings.iter();
-            warnings.any(|w| *w == Caveat::Drift || *w == Caveat::Autocorrelated)
-        };
-        let drifting = points.iter().filter(drifts).count();
+        let drifting = points.iter().filter(|point| point.drifted).count();
         if drifting > 0 {
             let text = format!(
                 "throughput drifted at {drifting} of {}",

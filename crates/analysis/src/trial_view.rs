@@ -10,6 +10,7 @@ use pgassay_model::record::RecordedRun;
 use pgassay_model::samplers;
 use pgassay_model::storage::Storage;
 use pgassay_model::trial::{ScriptRecord, Trial};
+use pgassay_model::warning::Warning;
 use pgassay_readings::pmu::{self, Counts};
 use pgassay_readings::samples;
 
@@ -49,6 +50,30 @@ impl Default for Server<'_> {
             block_size: BLOCK_SIZE,
         }
     }
+}
+
+/// Others' work, as a share of all CPUs, that bends the figures.
+const OTHERS: f64 = 0.1;
+
+/// What is said where others' work has that share.
+pub(crate) fn others_busy(share: Option<f64>) -> Option<Warning> {
+    let share = share.filter(|share| *share > OTHERS)?;
+    let text = format!(
+        "other processes used {:.0} % of the CPU; figures are too low",
+        share * 100.0
+    );
+    let warning = Warning::new("others-busy", text);
+    Some(warning.with_remedy("measure again when the machine is quiet"))
+}
+
+/// The median of a share over trials that show it; the upper one of an even number.
+pub(crate) fn median_share<'t, 'a: 't>(
+    trials: impl IntoIterator<Item = &'t TrialView<'a>>,
+    of: impl Fn(&TrialView<'a>) -> Option<f64>,
+) -> Option<f64> {
+    let mut shares: Vec<f64> = trials.into_iter().filter_map(of).collect();
+    shares.sort_by(f64::total_cmp);
+    shares.get(shares.len() / 2).copied()
 }
 
 /// A trial with its histogram and samples interpreted.

@@ -264,7 +264,11 @@ fn named_with_sessions(scenario: &Scenario, sides: &[Side]) -> String {
         .filter_map(|(side, value)| {
             let value = value.as_ref()?;
             let bound = value.limited.as_ref().map_or("", |_| ", client-bound");
-            Some(format!("{} at {}{bound}", side.label, value.sessions?))
+            let poor = value.disturbed.as_ref().map_or("", |_| ", disturbed");
+            Some(format!(
+                "{} at {}{bound}{poor}",
+                side.label, value.sessions?
+            ))
         });
     let at: Vec<String> = at.collect();
     format!("{} ({})", scenario.name, at.join("; "))

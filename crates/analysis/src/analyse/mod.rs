@@ -129,7 +129,8 @@ pub(crate) fn analyse_within(scope: &Scope) -> Analysis {
     let of_volume = volume_warnings(&analysis);
     let (run, warnings) = (&analysis.run, &analysis.warnings);
     analysis.quality = Quality::of(points, run, warnings)
-        .or_else(|| Quality::of_primitives(&analysis.primitives, run, warnings));
+        .or_else(|| Quality::of_primitives(&analysis.primitives, run, warnings))
+        .or_else(|| Quality::of_pgio(&analysis.pgio.as_ref()?.points, run, warnings));
     analysis.warnings.extend(of_volume);
     analysis.causes = causes::causes(&analysis);
     analysis.headline = headline::write(&analysis);

@@ -11,11 +11,8 @@ use pgassay_model::workload::Dials;
 use super::machines;
 use crate::ceiling::Ceiling;
 use crate::measured::{LatencyRange, PointAnalysis, TrialAnalysis};
-use crate::trial_view::{Server, TrialView};
+use crate::trial_view::{Server, TrialView, median_share, others_busy};
 use crate::{latency, metrics};
-
-/// CPUs' worth of others' work, as a share of all CPUs, that bends the figures.
-const OTHERS: f64 = 0.1;
 
 /// The share of the client's own ceiling from which on a figure is bent by it.
 const NEAR_CEILING: f64 = 0.7;
@@ -191,9 +188,7 @@ fn reduce(trial: &TrialView) -> TrialAnalysis {
 
 /// The share of all CPU time that neither server nor client used; the median of the trials.
 fn others_share(trials: &[TrialView]) -> Option<f64> {
-    let mut shares: Vec<f64> = trials.iter().filter_map(TrialView::others_share).collect();
-    shares.sort_by(f64::total_cmp);
-    shares.get(shares.len() / 2).copied()
+    median_share(trials, TrialView::others_share)
 }
 
 /// The load threads' system calls of all trials, and the transactions that they were for.
@@ -232,18 +227,7 @@ fn warnings(trials: &[TrialView]) -> Vec<Warning> {
             .with_remedy("give the client more threads with --threads"),
         );
     }
-    if let Some(share) = others_share(trials).filter(|share| *share > OTHERS) {
-        warnings.push(
-            Warning::new(
-                "others-busy",
-                format!(
-                    "other processes used {:.0} % of the CPU; figures are too low",
-                    share * 100.0
-                ),
-            )
-            .with_remedy("measure again when the machine is quiet"),
-        );
-    }
+    warnings.extend(others_busy(others_share(trials)));
     warnings.extend(machines::warnings(trials));
     let failed: u64 = trials.iter().flat_map(|t| t.record.failures.values()).sum();
     if failed > 0 {

@@ -216,6 +216,9 @@ pub struct Value {
     pub sessions: Option<u32>,
     /// Why it tells of something else than the server, if it does.
     pub limited: Option<String>,
+    /// What disturbed its run too much for a judgement, if that was so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disturbed: Option<String>,
 }
 
 /// How much better a side is than the first: above 1 it is, whichever way the figure points.
@@ -229,7 +232,8 @@ pub struct Gain {
     pub per_ghz: Option<f64>,
     /// Divided by the ratio of prices.
     pub per_price: Option<f64>,
-    /// Whether the whole interval lies beyond what two runs of one server differ by.
+    /// Whether the whole interval lies beyond what two runs of one server differ by, of two figures that tell of
+    /// the servers: neither limited by the client nor of a run graded as poor.
     pub clear: bool,
 }
 
@@ -405,6 +409,7 @@ fn value(of: &[Seen]) -> Value {
         .unwrap_or_else(|| of[0].value.clone()),
         sessions: one.and_then(|seen| seen.sessions),
         limited: of.iter().find_map(|seen| seen.limited).map(str::to_owned),
+        disturbed: of.iter().find_map(|seen| seen.disturbed.clone()),
     }
 }
 
@@ -461,7 +466,8 @@ fn gain(a: &[Seen], b: &[Seen], sides: (&Side, &Side), apart: f64) -> Option<Gai
     if !(ratio.estimate.is_finite() && ratio.estimate > 0.0) {
         return None;
     }
-    let limited = a.iter().chain(b).any(|seen| seen.limited.is_some());
+    let told = |seen: &Seen| seen.limited.is_none() && seen.disturbed.is_none();
+    let told = a.iter().chain(b).all(told);
     let (of_a, of_b) = sides;
     let all_cores = one.family.takes_all_cores();
     let cores = ratio_of(of_a.cores.map(f64::from), of_b.cores.map(f64::from));
@@ -479,7 +485,7 @@ fn gain(a: &[Seen], b: &[Seen], sides: (&Side, &Side), apart: f64) -> Option<Gai
             (false, true) => clock,
         }),
         per_price: by(price.filter(|_| all_cores)),
-        clear: !limited && (ratio.low > 1.0 + apart || ratio.high < 1.0 / (1.0 + apart)),
+        clear: told && (ratio.low > 1.0 + apart || ratio.high < 1.0 / (1.0 + apart)),
         ratio,
     })
 }

@@ -33,12 +33,24 @@ pub(super) fn pattern(sides: &[Side], scenarios: &[Scenario]) -> Vec<String> {
             .filter_map(|s| s.gains.get(n - 1)?.as_ref());
         match gains.any(|gain| gain.clear) {
             true => said.extend(reasons(&sides[0], side, &means)),
+            false if [0, n].iter().any(|at| disturbed(scenarios, *at).is_some()) => {}
             false => said.push(format!(
                 "No scenario shows a difference between {} and A.",
                 side.label
             )),
         }
         said.extend(limited(scenarios, n, &side.label));
+    }
+    let poor = sides.iter().enumerate();
+    let poor =
+        poor.filter_map(|(n, side)| Some(format!("{} ({})", side.label, disturbed(scenarios, n)?)));
+    let poor: Vec<String> = poor.collect();
+    if !poor.is_empty() {
+        said.push(format!(
+            "Nothing of a run that is graded as poor is called better or worse: {}. Measure again on a quiet \
+             machine (--wait-quiet).",
+            poor.join("; ")
+        ));
     }
     said
 }
@@ -203,6 +215,14 @@ fn limited(scenarios: &[Scenario], side: usize, label: &str) -> Option<String> {
     })
 }
 
+/// What disturbed a side's run too much for a judgement.
+fn disturbed(scenarios: &[Scenario], side: usize) -> Option<&str> {
+    let mut values = scenarios
+        .iter()
+        .filter_map(|s| s.values.get(side)?.as_ref());
+    values.find_map(|value| value.disturbed.as_deref())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -241,6 +261,7 @@ mod tests {
             value: estimate(100.0),
             sessions: None,
             limited: limited.then(|| "its client".to_owned()),
+            disturbed: None,
         };
         Scenario {
             family,
@@ -301,6 +322,22 @@ mod tests {
             (Family::ManyClients, 4.0, false),
         ]);
         assert!(!text.contains("expected"), "{text}");
+    }
+
+    #[test]
+    fn a_disturbed_run_is_not_judged() {
+        let mut scenarios = vec![scenario(Family::OneClient, 2.0, false)];
+        for scenario in &mut scenarios {
+            scenario.gains[0].as_mut().unwrap().clear = false;
+            let of_b = scenario.values[1].as_mut().unwrap();
+            of_b.disturbed = Some("other work took up to 48 % of the CPU time".to_owned());
+        }
+        let text = pattern(&[side("A", 4), side("B", 4)], &scenarios).join("\n");
+        assert!(
+            text.contains("better or worse: B (other work took up to 48 %"),
+            "{text}"
+        );
+        assert!(!text.contains("shows a difference"), "{text}");
     }
 
     #[test]

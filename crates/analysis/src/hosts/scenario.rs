@@ -13,6 +13,7 @@ use crate::measured::PointAnalysis;
 use crate::metrics::{SERVER_CPU, THROUGHPUT};
 use crate::pgio::PgioPoint;
 use crate::primitives::PrimitivePoint;
+use crate::quality::{Grade, Quality};
 use crate::stats::Direction::{self, HigherIsBetter, LowerIsBetter};
 use crate::stats::{Estimate, summarize_positive};
 
@@ -95,10 +96,28 @@ pub(super) struct Seen {
     pub(super) question: Vec<(&'static str, String)>,
     /// Why it tells of something else than the server, if it does.
     pub(super) limited: Option<&'static str>,
+    /// What disturbed its run too much for a judgement, if that was so.
+    pub(super) disturbed: Option<String>,
 }
 
 /// Everything that a run measured of its first server.
 pub(super) fn seen(run: &Analysis) -> Vec<Seen> {
+    let mut all = figures(run);
+    mark_disturbed(run, &mut all);
+    all
+}
+
+/// Where a run is graded as poor, what it measured is shown, and not judged.
+fn mark_disturbed(run: &Analysis, all: &mut [Seen]) {
+    let quality = run.quality.as_ref();
+    let why = quality.filter(|quality| quality.grade == Grade::Poor);
+    let why = why.map(Quality::why);
+    for seen in all {
+        seen.disturbed.clone_from(&why);
+    }
+}
+
+fn figures(run: &Analysis) -> Vec<Seen> {
     let mut all = Vec::new();
     for stage in &run.stages {
         wire(run, stage, &mut all);
@@ -137,6 +156,7 @@ fn wire(run: &Analysis, stage: &StageAnalysis, all: &mut Vec<Seen>) {
             trials: point.values(metric).collect(),
             question: question.clone(),
             limited: bound.then_some("the client was its limit, not the server"),
+            disturbed: None,
         });
     };
     let name = &workload.name;
@@ -194,7 +214,11 @@ pub(super) fn seen_in_lab(part: &Part, name: &str) -> Vec<Seen> {
     let mut all = Vec::new();
     for (index, arm) in part.arms.iter().enumerate() {
         let of_arm = match &part.shown {
-            Shown::Compared(compare) => compared(compare, index),
+            Shown::Compared(compare) => {
+                let mut all = compared(compare, index);
+                mark_disturbed(&compare.analysis, &mut all);
+                all
+            }
             Shown::Run(run) if index == 0 => seen(run),
             _ => Vec::new(),
         };
@@ -245,6 +269,7 @@ fn compared(compare: &Compare, arm: usize) -> Vec<Seen> {
             trials,
             question: question_of(&compare.analysis, stage, arm),
             limited: bound(clients).then_some("the client was its limit, not the server"),
+            disturbed: None,
         };
     let name = &workload.name;
     let rates = points(THROUGHPUT);
@@ -305,6 +330,7 @@ fn primitives(run: &Analysis, all: &mut Vec<Seen>) {
                     ("sessions beside it", format!("{:?}", variant.company)),
                 ],
                 limited: None,
+                disturbed: None,
             });
         }
     }
@@ -326,6 +352,7 @@ fn loops(run: &Analysis, all: &mut Vec<Seen>) {
             trials: Vec::new(),
             question: Vec::new(),
             limited: None,
+            disturbed: None,
         });
     }
 }
@@ -358,6 +385,7 @@ fn pgio(run: &Analysis, all: &mut Vec<Seen>) {
             ("shared_buffers", pgio.plan.shared_buffers.clone()),
         ],
         limited: None,
+        disturbed: None,
     });
 }
 
@@ -382,6 +410,7 @@ fn storage(run: &Analysis, all: &mut Vec<Seen>) {
                 ("plan", variant.scan.clone()),
             ],
             limited: None,
+            disturbed: None,
         });
     }
 }

@@ -17,7 +17,7 @@ use crate::stats::history::{ChangeRule, change_points};
 use crate::stats::{Estimate, summarize, summarize_positive};
 use crate::storage::credits::{Read, burst};
 use crate::storage::volume::lasting;
-use crate::storage::{ReadFigures, figures};
+use crate::trial_view::{Server, TrialView, median_share, others_busy};
 
 /// The counters of server and sessions may differ by this share unexplained.
 const AGREE: f64 = 0.005;
@@ -85,6 +85,12 @@ pub struct PgioPoint {
     pub page_table_bytes: Option<Estimate>,
     /// CPUs that pgassay itself kept busy.
     pub client_cpus: Estimate,
+    /// The share of the machine's CPU time that neither server nor client used, 0 to 1; the median of the trials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others_share: Option<f64>,
+    /// That which the hypervisor gave to other guests likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steal_share: Option<f64>,
     /// Logical reads a second of each trial, in the order in which they ran.
     pub trials: Vec<f64>,
     /// Failed calls by SQLSTATE.
@@ -126,7 +132,7 @@ pub struct Agreement {
 struct ReadTrial<'a> {
     trial: &'a Trial,
     sessions: &'a [PgioSession],
-    figures: ReadFigures,
+    view: TrialView<'a>,
     seconds: f64,
 }
 
@@ -157,11 +163,15 @@ pub fn analyse<'a>(
     counters: Option<&PgioCounters>,
     storage: Option<&Storage>,
 ) -> PgioAnalysis {
+    let server = Server {
+        storage,
+        block_size: plan.block_size_bytes,
+    };
     let read: Vec<ReadTrial> = trials
         .into_iter()
         .filter_map(|trial| match &trial.raw {
             Raw::Pgio(sessions) => Some(ReadTrial {
-                figures: figures(&trial.samples, storage, plan.block_size_bytes),
+                view: TrialView::of(trial, server),
                 seconds: trial.window_ns.max(1) as f64 / 1e9,
                 trial,
                 sessions,
@@ -217,7 +227,7 @@ fn point(plan: &PgioPlan, sessions: u32, trials: &[&ReadTrial]) -> Option<PgioPo
         *failures.entry(state.clone()).or_default() += count;
     }
     let (mut bytes, mut requests) = (0, 0);
-    for device in trials.iter().filter_map(|t| t.figures.device.seen()) {
+    for device in trials.iter().filter_map(|t| t.view.reads.device.seen()) {
         bytes += device.bytes;
         requests += device.requests;
     }
@@ -228,9 +238,13 @@ fn point(plan: &PgioPlan, sessions: u32, trials: &[&ReadTrial]) -> Option<PgioPo
     let updates = trials.iter().any(|t| t.sum(|s| s.updates) > 0.0);
     let rates: Vec<f64> = trials
         .iter()
-        .filter_map(|t| Some(t.figures.device.seen()?.bytes as f64 / t.seconds))
+        .filter_map(|t| Some(t.view.reads.device.seen()?.bytes as f64 / t.seconds))
         .collect();
     let steps = steps(&rates);
+    let views = || trials.iter().map(|t| &t.view);
+    let others_share = median_share(views(), TrialView::others_share);
+    let mut warnings = warnings(trials, &failures, &steps);
+    warnings.extend(others_busy(others_share));
     Some(PgioPoint {
         sessions,
         logical_reads_per_second: positive(&|t| t.rate(logical))?,
@@ -249,25 +263,32 @@ fn point(plan: &PgioPlan, sessions: u32, trials: &[&ReadTrial]) -> Option<PgioPo
             .flatten(),
         longest_select_ms: longest(|s| s.longest_select_us),
         longest_update_ms: updates.then(|| longest(|s| s.longest_update_us)),
-        device_bytes_per_second: over(&|t| Some(t.figures.device.seen()?.bytes as f64 / t.seconds)),
+        device_bytes_per_second: over(&|t| {
+            Some(t.view.reads.device.seen()?.bytes as f64 / t.seconds)
+        }),
         device_requests_per_second: over(&|t| {
-            Some(t.figures.device.seen()?.requests as f64 / t.seconds)
+            Some(t.view.reads.device.seen()?.requests as f64 / t.seconds)
         }),
         device_request_bytes: (requests > 0).then(|| bytes as f64 / requests as f64),
         device_requests_in_flight: over(&|t| {
-            Some(t.figures.device.seen()?.waited_ms as f64 / 1e3 / t.seconds)
+            Some(t.view.reads.device.seen()?.waited_ms as f64 / 1e3 / t.seconds)
         })
         .map(|waited| waited.estimate),
         processes_bytes_per_second: over(&|t| {
-            Some(*t.figures.processes_bytes.seen()? as f64 / t.seconds)
+            Some(*t.view.reads.processes_bytes.seen()? as f64 / t.seconds)
         }),
         page_table_bytes: over(&|t| {
             let sample = t.trial.samples.get(samplers::SERVER_PAGE_TABLES)?;
             Some(samples::page_table_bytes(sample)? as f64)
         }),
         client_cpus: over(&|t| Some(t.trial.client_ns() as f64 / 1e9 / t.seconds))?,
+        others_share,
+        steal_share: median_share(views(), |view| {
+            let host = view.host.filter(|host| host.total > 0.0)?;
+            Some(host.steal / host.total)
+        }),
         trials: trials.iter().map(|t| t.rate(logical)).collect(),
-        warnings: warnings(trials, &failures, &steps),
+        warnings,
         failures,
         steps,
     })
@@ -325,7 +346,7 @@ fn warnings(
         .filter_map(|t| {
             Some(Read {
                 seconds: t.seconds,
-                count: t.figures.device.seen()?.bytes as f64,
+                count: t.view.reads.device.seen()?.bytes as f64,
             })
         })
         .collect();
@@ -371,7 +392,7 @@ fn warnings(
     }
     if let Some(crate::storage::Seen::Unavailable(why)) = trials
         .iter()
-        .map(|t| &t.figures.device)
+        .map(|t| &t.view.reads.device)
         .find(|d| d.seen().is_none())
     {
         warnings.push(Warning::new(
@@ -475,7 +496,7 @@ pub fn headline(pgio: &PgioAnalysis) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use pgassay_model::reading::Reading;
+    use pgassay_model::reading::{Reading, Sample};
 
     use super::*;
 
@@ -550,6 +571,37 @@ mod tests {
         assert_eq!(agreement.holds(), Some(true));
         assert_eq!(agreement.touched_blocks, agreement.heap_blocks);
         assert!(headline(&found)[1].contains("not visible"));
+    }
+
+    #[test]
+    fn others_work_is_noticed() {
+        let text = |busy: u32, idle: u32| Reading::Text(format!("cpu {busy} 0 0 {idle} 0 0 0 0"));
+        let trials: Vec<Trial> = (0..6)
+            .map(|_| {
+                let mut trial = trial();
+                // Two CPUs, in ticks of 10 ms: of 150 that were busy the server has 100, the client next to none.
+                trial.server_cpu_ns = Some(1_000_000_000);
+                let sample = Sample {
+                    before: text(0, 0),
+                    after: text(150, 50),
+                    elapsed_ns: 1_000_000_000,
+                };
+                trial.samples.insert(samplers::HOST_STAT.to_owned(), sample);
+                trial
+            })
+            .collect();
+        let found = analyse(&plan(), &[TWO], &trials, None, None);
+        let share = found.points[0].others_share.unwrap();
+        assert!((share - 0.25).abs() < 0.01, "{share}");
+        assert!(
+            found.points[0]
+                .warnings
+                .iter()
+                .any(|w| w.id == "others-busy")
+        );
+        assert_eq!(found.points[0].steal_share, Some(0.0));
+        let found = analyse(&plan(), &[TWO], &[trial()], None, None);
+        assert_eq!(found.points[0].others_share, None, "not recorded");
     }
 
     #[test]
