@@ -15,6 +15,7 @@ use pgassay_analysis::check::{self, Outcome, Severity, audited};
 use pgassay_model::facts::{Facts, Library, Place};
 use pgassay_model::reading::Reading;
 use pgassay_model::server::Origin;
+use pgassay_model::storage::Directory;
 use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -37,6 +38,8 @@ struct Case {
     base: String,
     #[serde(default)]
     host: BTreeMap<String, Option<String>>,
+    #[serde(default)]
+    directories: Option<Vec<Directory>>,
     #[serde(default)]
     settings: BTreeMap<String, Option<String>>,
     /// Rows of `pg_settings` with units of their own.
@@ -185,6 +188,9 @@ fn facts(case: &Case) -> Facts {
     }
     if let Some(libraries) = &case.libraries {
         facts.libraries = Some(Ok(libraries.clone()));
+    }
+    if let Some(directories) = &case.directories {
+        facts.directories.clone_from(directories);
     }
     if let Some(place) = &case.place {
         facts.place = place.clone();

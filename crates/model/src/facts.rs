@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::reading::Reading;
 use crate::server::Origin;
+use crate::storage::Directory;
 use pgassay_inspect::Binary;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -50,6 +51,9 @@ pub struct Facts {
     /// The host: source (a path, a system call) to text, as in a run's `facts/host.json`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub host: BTreeMap<String, Reading>,
+    /// The directories of the server's files on this host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub directories: Vec<Directory>,
     /// The server's answers: question to its rows, a JSON array of objects.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub server: BTreeMap<String, Reading>,
@@ -78,6 +82,7 @@ impl Facts {
             origin: None,
             place: Place::NoServer,
             host: BTreeMap::new(),
+            directories: Vec::new(),
             server: BTreeMap::new(),
             session_lost: None,
             process: BTreeMap::new(),

@@ -1,5 +1,7 @@
 //! What lies between the data directory and the disks.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -19,10 +21,56 @@ pub struct Storage {
     pub disks: Vec<String>,
     /// Why reads of devices can't be seen, or only in part, with the way to get them.
     pub hidden: Option<String>,
+    /// The directories of the server's files, as far as they can be seen from here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub directories: Vec<Directory>,
     /// What its provider allows, as the user named it; or what the server's control group allows, where that was
     /// found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume: Option<VolumeLimits>,
+}
+
+/// A directory of the server's files: how it is mounted, and the attributes of its inodes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+pub struct Directory {
+    /// What it holds.
+    pub holds: Holds,
+    /// Where the server sees it.
+    pub path: String,
+    /// Where its file system is mounted there.
+    pub mounted_at: String,
+    /// Type of that file system: `ext4`.
+    pub file_system: String,
+    /// Options of the mount and of the file system, as mountinfo has them: `rw,relatime,sync`.
+    pub options: String,
+    /// Attributes (chattr(1)) of the directory and of those below it in which the server makes its files, by path:
+    /// those that bear on how they are written. None where they can't be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attributes: Option<BTreeMap<String, String>>,
+}
+
+/// What a directory holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Holds {
+    /// The data directory.
+    #[default]
+    Data,
+    /// The log.
+    Wal,
+    /// A tablespace.
+    Tablespace,
+}
+
+impl Holds {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Data => "data directory",
+            Self::Wal => "WAL directory",
+            Self::Tablespace => "tablespace",
+        }
+    }
 }
 
 /// The limits of a volume.

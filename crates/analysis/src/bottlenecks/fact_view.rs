@@ -7,6 +7,7 @@ use pgassay_inspect::{Binary, Machine};
 use pgassay_model::facts::{self, Facts, Library, Place};
 use pgassay_model::reading::{Reading, Sample};
 use pgassay_model::server::Origin;
+use pgassay_model::storage::Directory;
 use pgassay_readings::samples;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -164,6 +165,17 @@ impl<'a> FactView<'a> {
         self.of_host("the machine's architecture", |_| {
             self.summary.architecture.as_deref()
         })
+    }
+
+    /// The directories of the server's files.
+    pub fn directories(&self) -> Result<&'a [Directory], NotJudged> {
+        self.host()?;
+        match self.facts.directories.as_slice() {
+            [] => {
+                could_not_see("how the directories of the server's files are mounted is not seen")
+            }
+            known => Ok(known),
+        }
     }
 
     // The server.

@@ -13,6 +13,7 @@
 mod cgroup;
 mod counters;
 mod cpus;
+mod directories;
 mod identity;
 mod place;
 mod reader;
@@ -21,6 +22,7 @@ mod storage;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+pub use directories::of_server as directories;
 use pgassay_model::reading::Reading;
 use reader::Reader;
 pub use storage::storage;

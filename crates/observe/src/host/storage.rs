@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use pgassay_model::storage::{Layer, LayerKind, Storage};
 
+use super::directories;
 use super::place::mount_line;
 use super::reader::Reader;
 
@@ -82,6 +83,7 @@ pub fn storage(pid: Option<u32>, data_dir: Option<&Path>) -> Storage {
             walk.file_system(other, &place, false);
         }
     }
+    walk.storage.directories = directories::of(pid, &seen, &mountinfo);
     walk.finish()
 }
 
@@ -288,17 +290,26 @@ impl Walk<'_> {
 }
 
 /// The fields of a line of mountinfo that tell about the file system.
-struct Mount<'a> {
-    kind: &'a str,
+pub(super) struct Mount<'a> {
+    /// The mount point.
+    pub(super) at: &'a str,
+    /// Options of this mount.
+    pub(super) own: &'a str,
+    /// The file system's type.
+    pub(super) kind: &'a str,
     source: &'a str,
-    options: &'a str,
+    /// Options of the file system.
+    pub(super) options: &'a str,
 }
 
 impl<'a> Mount<'a> {
-    fn parse(line: &'a str) -> Option<Self> {
-        let (_, tail) = line.split_once(" - ")?;
+    pub(super) fn parse(line: &'a str) -> Option<Self> {
+        let (head, tail) = line.split_once(" - ")?;
+        let mut before = head.split(' ').skip(4);
         let mut fields = tail.split(' ');
         Some(Self {
+            at: before.next()?,
+            own: before.next()?,
             kind: fields.next()?,
             source: fields.next()?,
             options: fields.next().unwrap_or(""),

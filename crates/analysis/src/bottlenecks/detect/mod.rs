@@ -73,6 +73,7 @@ mod wal;
 mod walks;
 mod whole;
 mod writes;
+mod written;
 
 pub use cpus::{SATURATED, filled_by_own_work};
 pub use others::look as others;
@@ -132,6 +133,7 @@ const FUNCTIONS: &[&[Detector]] = &[
     releases::DETECTORS,
     sessions::DETECTORS,
     storage::DETECTORS,
+    written::DETECTORS,
     wal::DETECTORS,
     standbys::DETECTORS,
     statements::DETECTORS,

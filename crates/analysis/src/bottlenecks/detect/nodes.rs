@@ -48,9 +48,12 @@ impl Busy<'_> {
         (self.given() + self.work.removed) * self.work.loops
     }
 
-    /// Whether it looks up far more blocks than a row takes.
+    /// Whether it looks up far more blocks than a row takes. Who writes a row looks up its place in the table and in each
+    /// index, and gives none.
     fn reads_many_blocks(&self) -> bool {
-        self.work.blocks >= MANY_BLOCKS && self.work.blocks >= 20.0 * self.given() * self.work.loops
+        self.node.kind != "ModifyTable"
+            && self.work.blocks >= MANY_BLOCKS
+            && self.work.blocks >= 20.0 * self.given() * self.work.loops
     }
 
     /// Whether what it does is much.
@@ -336,7 +339,9 @@ impl At<'_> {
     /// A part of a statement's execution. What mending it wins may be more: other nodes work for this one.
     fn about(&self, part: f64, saw: String) -> Observation {
         let work = Part::of_work(self.evidence, self.statement, part);
-        let share = (self.statement.share * work.time).min(1.0);
+        // Waits that have causes of their own are findings of their own, wherever in the plan they happen.
+        let beside = Part::of_waits(self.statement, of_others);
+        let share = self.statement.share * work.time.min(1.0 - beside.time);
         let executed = self.plan.executed.as_ref();
         Observation::measured(Basis::Statements, Some(share), saw)
             .of_cpu((self.statement.cpu_share * work.cpu).min(1.0))
@@ -351,6 +356,25 @@ impl At<'_> {
                 "an execution with values that the load sends took {:.2} ms",
                 executed.map_or(0.0, |executed| executed.ms)
             ))
+    }
+}
+
+/// Whether less work would not spare a wait: for other sessions, for the log, for the client, for a time; for files to be
+/// written or made longer.
+fn of_others(name: &str) -> bool {
+    let (kind, event) = name.split_once(':').unwrap_or((name, ""));
+    let event = event.to_ascii_lowercase();
+    match kind {
+        "Lock" | "Client" | "Timeout" => true,
+        "IPC" => event == "syncrep",
+        "LWLock" => event.starts_with("wal"),
+        "IO" => {
+            event.starts_with("wal")
+                || event.starts_with("datafile")
+                    && !event.ends_with("read")
+                    && !event.ends_with("prefetch")
+        }
+        _ => false,
     }
 }
 

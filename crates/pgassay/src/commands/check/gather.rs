@@ -50,6 +50,7 @@ pub fn of(subject: &mut Subject) -> Facts {
             }
             let data_dir = data_dir(subject, *pid, &facts.server);
             facts.host = host::facts_for(data_dir.as_deref(), Some(*pid));
+            facts.directories = host::directories(*pid);
             facts.process = process::read(*pid, &pgassay_observe::processes(*pid));
             // One that we launched does nothing yet.
             if subject.origin == Origin::Running {

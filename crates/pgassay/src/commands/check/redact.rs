@@ -27,6 +27,9 @@ pub fn facts(facts: &mut Facts) {
             *text = redacted(text);
         }
     }
+    for directory in &mut facts.directories {
+        directory.options = redacted(&directory.options);
+    }
 }
 
 fn redacted(text: &str) -> String {

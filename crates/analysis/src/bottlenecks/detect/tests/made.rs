@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use pgassay_model::server::Origin;
+use pgassay_model::storage::{Directory, Storage};
 use pgassay_model::workload::{ScriptPlan, WorkloadPlan};
 use pgassay_readings::profile::Profile;
 
@@ -10,7 +11,7 @@ use super::scaling;
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::Finding;
 use crate::bottlenecks::load;
-use crate::measured::ServerSummary;
+use crate::measured::{ReadsAnalysis, ServerSummary};
 use crate::observed::PointObserved;
 use crate::observed::budget::{Budget, OffCpu, Wait};
 use crate::observed::statements::{StatementAnalysis, StatementTime};
@@ -36,6 +37,8 @@ pub(super) struct Seen {
     pub listing: &'static str,
     /// The clients' script.
     pub script: &'static str,
+    /// The directories of its files.
+    pub directories: Vec<Directory>,
     /// Settings of the server: name, value, source; of the role `app` in the database `shop`.
     pub settings: &'static [(&'static str, &'static str, &'static str)],
 }
@@ -51,6 +54,7 @@ pub(super) const QUIET: Seen = Seen {
     misses: None,
     listing: "",
     script: "SELECT 1;",
+    directories: Vec::new(),
     settings: &[],
 };
 
@@ -88,6 +92,20 @@ pub(in crate::bottlenecks::detect) fn found_with_settings(
     edit: impl FnOnce(&mut PointObserved),
 ) -> Vec<Finding> {
     found_as(&Seen { settings, ..QUIET }, edit)
+}
+
+/// What is found with these waits where the server's files lie in these directories.
+pub(in crate::bottlenecks::detect) fn found_in_directories(
+    waits: &'static [(&'static str, &'static str, f64)],
+    directories: Vec<Directory>,
+    edit: impl FnOnce(&mut PointObserved),
+) -> Vec<Finding> {
+    let seen = Seen {
+        waits,
+        directories,
+        ..QUIET
+    };
+    found_as(&seen, edit)
 }
 
 /// What is found in CPU samples, beside settings.
@@ -184,6 +202,14 @@ pub(super) fn looked_at<T>(
         });
     }
     let mut did = analysis.stages.remove(0).arms.remove(0);
+    did.reads = Some(ReadsAnalysis {
+        storage: Storage {
+            directories: seen.directories.clone(),
+            ..Storage::default()
+        },
+        block_size_bytes: 8192,
+        unseen: Vec::new(),
+    });
     let mut observed = did.observed.take().unwrap().points.pop().unwrap();
     let waiting: f64 = seen.waits.iter().map(|(_, _, sessions)| sessions).sum();
     let off_cpu = waiting + seen.idle + seen.unnamed;
