@@ -316,6 +316,9 @@ fn open(shared: &Shared, connector: &Connector, beside: &[i32], local: bool) -> 
     }
 }
 
+/// SQLSTATE of a column that is not there.
+const UNDEFINED_COLUMN: &str = "42703";
+
 /// Prepares the statement in the form that the server's version has.
 fn prepare(session: &mut Session, beside: &[i32]) -> Result<(), String> {
     let mut ours: Vec<String> = beside.iter().map(i32::to_string).collect();
@@ -346,10 +349,11 @@ fn prepare(session: &mut Session, beside: &[i32]) -> Result<(), String> {
             "'client backend'::pg_catalog.text",
             "NULL::bigint",
         ))
-        .map_err(|e| {
-            format!(
-                "the server's wait events can't be read, which exist from PostgreSQL 9.6 on: {e}"
-            )
+        .map_err(|error| match error.sqlstate() {
+            Some(UNDEFINED_COLUMN) => {
+                "this server shows no wait events, which exist from PostgreSQL 9.6 on".to_owned()
+            }
+            _ => format!("the server's wait events can't be read: {error}"),
         })
 }
 

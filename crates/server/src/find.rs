@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::TargetError;
 use super::account::Account;
 use super::ask::{Silence, ask};
-use super::version::Version;
+use super::version::{Version, Wanted};
 
 /// Where distributions and installers put PostgreSQL's programs, as patterns
 /// in which `*` stands for one directory's name or a part of it.
@@ -176,17 +176,24 @@ impl Installations {
         all
     }
 
-    /// The newest that can be launched, or the newest of one major version.
+    /// The newest that can be launched.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub fn newest(&self) -> Result<&Installation, TargetError> {
+        self.newest_of(Wanted::Newest)
+    }
+
+    /// The newest of those wanted that can be launched.
     ///
     /// # Errors
     /// Where there is none; names what is at hand.
-    pub fn newest(&self, major: Option<&Version>) -> Result<&Installation, TargetError> {
+    pub fn newest_of(&self, wanted: Wanted) -> Result<&Installation, TargetError> {
         self.found
             .iter()
-            .filter(|i| major.is_none_or(|major| i.version.same_major(major)))
+            .filter(|i| wanted.fits(&i.version))
             .find(|i| i.can_launch())
             .ok_or_else(|| {
-                let wanted = major.map_or_else(String::new, |major| format!(" {}", major.major()));
                 TargetError::NotFound(format!(
                     "no PostgreSQL{wanted} server is installed here; {}",
                     self.at_hand()
@@ -363,15 +370,24 @@ mod tests {
         assert_eq!(versions, ["18.1", "17.2", "9.6.24", "19devel"]);
         assert_eq!(found.unusable.len(), 1);
         // 18.1 has no initdb, so 17.2 is the newest that can be launched.
-        assert_eq!(found.newest(None).unwrap().version.to_string(), "17.2");
+        assert_eq!(found.newest().unwrap().version.to_string(), "17.2");
         let nine = Version::parse("9.6").unwrap();
         assert_eq!(
-            found.newest(Some(&nine)).unwrap().version.to_string(),
+            found
+                .newest_of(Wanted::Major(nine))
+                .unwrap()
+                .version
+                .to_string(),
             "9.6.24"
         );
-        let error = found.newest(Version::parse("13").as_ref()).unwrap_err();
+        let one = |release| found.newest_of(Wanted::Release(Version::parse(release).unwrap()));
+        assert_eq!(one("17.2").unwrap().version.to_string(), "17.2");
+        let error = one("9.6.3").unwrap_err();
         assert_eq!(error.kind(), FailureKind::Target);
-        assert!(error.to_string().contains("PostgreSQL 13"), "{error}");
+        assert!(error.to_string().contains("PostgreSQL 9.6.3 "), "{error}");
+        let thirteen = Wanted::Major(Version::parse("13").unwrap());
+        let error = found.newest_of(thirteen).unwrap_err();
+        assert!(error.to_string().contains("PostgreSQL 13 "), "{error}");
         assert!(error.to_string().contains("17.2 ("), "{error}");
 
         assert_eq!(Installation::at(&link).unwrap().version.to_string(), "17.2");
@@ -425,7 +441,7 @@ mod tests {
             .collect();
         run.sort();
         assert_eq!(run, ["good", "tool"]);
-        assert_eq!(found.newest(None).unwrap().bin_dir, good);
+        assert_eq!(found.newest().unwrap().bin_dir, good);
         assert_eq!(found.unusable.len(), expected, "{:?}", found.unusable);
         for why in found.unusable.values() {
             assert!(
@@ -443,7 +459,7 @@ mod tests {
     fn finds_the_one_installed_here() {
         let found = Installations::search();
         let newest = found
-            .newest(None)
+            .newest()
             .expect("the tests need an installed PostgreSQL");
         assert!(newest.tools.contains("postgres"));
         let again = Installation::at(&newest.bin_dir).unwrap();

@@ -45,4 +45,4 @@ pub use launch::{Cluster, LaunchOptions};
 pub use listen::{Listen, Listening};
 pub use read_ahead::ReadAhead;
 pub use spec::TargetSpec;
-pub use version::Version;
+pub use version::{Version, Wanted};

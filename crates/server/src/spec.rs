@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use super::find::{Installation, Installations};
-use super::version::Version;
+use super::version::{Version, Wanted};
 use super::{StandIn, TargetError, scratch};
 
 /// What a TARGET names.
@@ -15,6 +15,8 @@ pub enum TargetSpec {
     Temp,
     /// `temp:17`: of the newest of one major version.
     TempMajor(Version),
+    /// `temp:17.2`: of one release.
+    TempRelease(Version),
     /// An install prefix or bin directory to launch from.
     Prefix(PathBuf),
     /// `build:NAME`: a recorded build to launch from.
@@ -25,7 +27,7 @@ pub enum TargetSpec {
 }
 
 /// The forms of a TARGET, for error messages.
-const FORMS: &str = "a target is temp, temp:MAJOR, the directory of an installation, \
+const FORMS: &str = "a target is temp, temp:MAJOR, temp:RELEASE, the directory of an installation, \
                      build:NAME, or a server's URI (postgresql://...) or conninfo (host=... dbname=...)";
 
 impl FromStr for TargetSpec {
@@ -36,15 +38,13 @@ impl FromStr for TargetSpec {
         if text == "temp" {
             return Ok(Self::Temp);
         }
-        if let Some(major) = text.strip_prefix("temp:") {
-            return match Version::parse(major) {
-                Some(version) if version.major() == major => Ok(Self::TempMajor(version)),
-                Some(version) => Err(TargetError::Usage(format!(
-                    "temp:{major}: a major version is wanted, such as temp:{}",
-                    version.major()
-                ))),
-                None => Err(TargetError::Usage(format!(
-                    "temp:{major}: '{major}' is no major version; such as temp:17 or temp:9.6"
+        if let Some(named) = text.strip_prefix("temp:") {
+            return match Version::parse(named) {
+                Some(version) if version.major() == named => Ok(Self::TempMajor(version)),
+                Some(version) if version.to_string() == named => Ok(Self::TempRelease(version)),
+                _ => Err(TargetError::Usage(format!(
+                    "temp:{named}: '{named}' is no version; such as temp:17, temp:9.6 or \
+                     temp:9.6.24"
                 ))),
             };
         }
@@ -117,9 +117,15 @@ impl TargetSpec {
 
     /// The same for another processor, as `uname -m` names it.
     pub fn stand_in_for(&self, processor: &str) -> Option<StandIn> {
+        StandIn::find_for(processor, self.wanted()?)
+    }
+
+    /// Which version is to be launched, where it is not an installation that is named.
+    pub fn wanted(&self) -> Option<Wanted> {
         match self {
-            Self::Temp => StandIn::find_for(processor, None),
-            Self::TempMajor(major) => StandIn::find_for(processor, Some(major)),
+            Self::Temp => Some(Wanted::Newest),
+            Self::TempMajor(major) => Some(Wanted::Major(*major)),
+            Self::TempRelease(release) => Some(Wanted::Release(*release)),
             Self::Prefix(_) | Self::Build(_) | Self::Server(_) => None,
         }
     }
@@ -133,7 +139,9 @@ impl TargetSpec {
         let prefix = match self {
             Self::Prefix(path) => path.clone(),
             Self::Build(name) => build(name)?,
-            Self::Temp | Self::TempMajor(_) | Self::Server(_) => return Ok(None),
+            Self::Temp | Self::TempMajor(_) | Self::TempRelease(_) | Self::Server(_) => {
+                return Ok(None);
+            }
         };
         let mut places = [prefix.join("bin"), prefix.clone()].into_iter();
         match places.find(|dir| dir.join("postgres").is_file()) {
@@ -153,14 +161,15 @@ impl TargetSpec {
         &self,
         at_hand: &Installations,
     ) -> Result<Option<Installation>, TargetError> {
+        if let Some(wanted) = self.wanted() {
+            return at_hand.newest_of(wanted).cloned().map(Some);
+        }
         match self {
-            Self::Temp => at_hand.newest(None).cloned().map(Some),
-            Self::TempMajor(major) => at_hand.newest(Some(major)).cloned().map(Some),
             Self::Prefix(path) => Installation::at(path).and_then(launchable).map(Some),
             Self::Build(name) => Installation::at(&build(name)?)
                 .and_then(launchable)
                 .map(Some),
-            Self::Server(_) => Ok(None),
+            _ => Ok(None),
         }
     }
 }
@@ -226,6 +235,14 @@ mod tests {
                 "temp:9.6",
                 TargetSpec::TempMajor(Version::parse("9.6").unwrap()),
             ),
+            (
+                "temp:9.6.3",
+                TargetSpec::TempRelease(Version::parse("9.6.3").unwrap()),
+            ),
+            (
+                "temp:18beta1",
+                TargetSpec::TempRelease(Version::parse("18beta1").unwrap()),
+            ),
             ("/usr/local/pgsql", prefix("/usr/local/pgsql")),
             ("./pg=odd", prefix("./pg=odd")),
             ("../pg", prefix("../pg")),
@@ -251,7 +268,9 @@ mod tests {
             "tmp",
             "temp:",
             "temp:x",
-            "temp:17.2",
+            "temp:017",
+            "temp:9",
+            "temp:17.2.1",
             "build:",
             "build:../x",
             "mydb",
@@ -259,7 +278,7 @@ mod tests {
             let error = text.parse::<TargetSpec>().unwrap_err();
             assert_eq!(error.kind(), FailureKind::Usage, "{text}");
         }
-        let text = "temp:17.2".parse::<TargetSpec>().unwrap_err().to_string();
+        let text = "temp:x".parse::<TargetSpec>().unwrap_err().to_string();
         assert!(text.contains("temp:17"), "{text}");
     }
 

@@ -20,6 +20,48 @@ pub struct Version {
     minor: u32,
 }
 
+/// Which of the versions at hand is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Wanted {
+    /// Any: the newest.
+    #[default]
+    Newest,
+    /// The newest of a major version.
+    Major(Version),
+    /// One release and no other.
+    Release(Version),
+}
+
+impl Wanted {
+    /// Whether a version is one that is wanted.
+    pub fn fits(&self, version: &Version) -> bool {
+        match self {
+            Self::Newest => true,
+            Self::Major(major) => version.same_major(major),
+            Self::Release(release) => version == release,
+        }
+    }
+
+    /// The version that was named, if any.
+    pub fn version(&self) -> Option<&Version> {
+        match self {
+            Self::Newest => None,
+            Self::Major(version) | Self::Release(version) => Some(version),
+        }
+    }
+}
+
+impl fmt::Display for Wanted {
+    /// As it stands after "PostgreSQL": empty, ` 9.6`, ` 9.6.3`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Newest => Ok(()),
+            Self::Major(major) => write!(f, " {}", major.major()),
+            Self::Release(release) => write!(f, " {release}"),
+        }
+    }
+}
+
 /// How far a major version has come.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize,

@@ -576,13 +576,13 @@ where
     let stood_in = |s: &&ServerFacts| matches!(s.origin, Origin::Launched { stand_in: true, .. });
     let first = servers().find(stood_in)?;
     let text = if servers().all(|s| stood_in(&s)) {
-        "Not the build you run: no PostgreSQL was installed, so an archived build stood in. Its compiler \
+        "Not the build you run: this PostgreSQL was not installed, so an archived build stood in. Its compiler \
          and flags are not those of your packages."
             .to_owned()
     } else {
-        let version = first
-            .version_num
-            .map_or(String::new(), |num| format!(" {}", num / 10_000));
+        let version = first.version_num.map_or(String::new(), |num| {
+            format!(" {}", crate::bottlenecks::major(num))
+        });
         format!(
             "Not all are builds you run: PostgreSQL{version} was not installed, so an archived build stood in. \
              A difference is of the versions and of how they were built, together."
@@ -622,6 +622,6 @@ mod tests {
         assert!(text.contains("PostgreSQL 18 was not installed"), "{text}");
         run.servers.insert(0, server(true, 150_020));
         let text = stand_in(&run).unwrap().text;
-        assert!(text.contains("no PostgreSQL was installed"), "{text}");
+        assert!(text.contains("this PostgreSQL was not installed"), "{text}");
     }
 }

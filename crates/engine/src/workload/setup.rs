@@ -167,8 +167,9 @@ pub(super) const TAKE_LOCK: &str = "SELECT pg_catalog.pg_try_advisory_lock(31638
 const PARTING: Duration = Duration::from_secs(5);
 
 /// Asks for shared_buffers in bytes, whatever operators and functions the role's search_path shows.
-pub const SHARED_BUFFERS: &str =
-    "SELECT pg_catalog.pg_size_bytes(pg_catalog.current_setting('shared_buffers'))";
+pub const SHARED_BUFFERS: &str = "SELECT setting::pg_catalog.int8 OPERATOR(pg_catalog.*) \
+            pg_catalog.current_setting('block_size')::pg_catalog.int8 \
+     FROM pg_catalog.pg_settings WHERE name OPERATOR(pg_catalog.=) 'shared_buffers'";
 
 /// What becomes of a schema that could not be removed.
 const REMOVED_LATER: &str =
@@ -278,12 +279,12 @@ fn fill(
 pub fn read_in(session: &mut Session) -> anyhow::Result<()> {
     // Whole tables, and then whole keys. After VACUUM both counts could be answered from the key
     // alone, and the table stay unread.
-    const TABLE: &str = "SET LOCAL search_path = pg_catalog; \
-                         SET LOCAL max_parallel_workers_per_gather = 0; \
-                         SET LOCAL enable_indexonlyscan = off";
-    const KEY: &str = "SET LOCAL search_path = pg_catalog; \
-                       SET LOCAL max_parallel_workers_per_gather = 0; \
-                       SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off";
+    // Up to 9.5 there are no parallel workers, nor their setting.
+    const ALONE: &str = "SET LOCAL search_path = pg_catalog; \
+                         SELECT set_config(name, '0', true) FROM pg_settings \
+                         WHERE name = 'max_parallel_workers_per_gather'";
+    const TABLE: &str = "SET LOCAL enable_indexonlyscan = off";
+    const KEY: &str = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off";
     let tables = session.catalog_rows(
         "SELECT pg_catalog.quote_ident(c.relname) AS name, a.attname AS key \
          FROM pg_catalog.pg_class c \
@@ -297,11 +298,11 @@ pub fn read_in(session: &mut Session) -> anyhow::Result<()> {
             continue;
         };
         session.execute(&format!(
-            "BEGIN; {TABLE}; SELECT count(*) FROM {SCHEMA}.{table}; COMMIT"
+            "BEGIN; {ALONE}; {TABLE}; SELECT count(*) FROM {SCHEMA}.{table}; COMMIT"
         ))?;
         if let Some(key) = key {
             session.execute(&format!(
-                "BEGIN; {KEY}; SELECT count({key}) FROM {SCHEMA}.{table} WHERE {key} > 0; COMMIT"
+                "BEGIN; {ALONE}; {KEY}; SELECT count({key}) FROM {SCHEMA}.{table} WHERE {key} > 0; COMMIT"
             ))?;
         }
     }

@@ -33,7 +33,7 @@ use pgassay_sys::stop::Stop;
 
 fn installed() -> Installation {
     Installations::search()
-        .newest(None)
+        .newest()
         .expect("the tests need an installed PostgreSQL")
         .clone()
 }

@@ -34,7 +34,7 @@ impl Bench {
     pub fn launch(place: &str, set: &[&str]) -> Bench {
         let installations = Installations::search();
         let installation = installations
-            .newest(None)
+            .newest()
             .expect("these tests need an installed PostgreSQL");
         // Each has its own: a shared cluster's successor may start while the last one's
         // directory is being removed.

@@ -177,8 +177,8 @@ pub enum Command {
 /// What is measured, shared by all commands that measure.
 #[derive(Debug, Clone, Default, ClapArgs)]
 pub struct TargetArgs {
-    /// temp (default), temp:17, an installation's prefix or bin directory, or the URI or conninfo
-    /// of a running server; on another machine as ssh://HOST/TARGET or
+    /// temp (default), temp:17, temp:17.2, an installation's prefix or bin directory, or the URI or
+    /// conninfo of a running server; on another machine as ssh://HOST/TARGET or
     /// 'exec:COMMAND // TARGET'
     #[arg(value_name = "TARGET")]
     pub target: Option<String>,

@@ -46,8 +46,10 @@ pub fn dump(
                 (Some(installation), Some(version))
             }
             // An archive that stands in has no tools.
-            (_, TargetSpec::TempMajor(major)) => (None, Some(major.num())),
-            _ => (None, None),
+            (_, spec) => {
+                let version = spec.wanted().and_then(|w| w.version().map(|v| v.num()));
+                (None, version)
+            }
         })
         .collect();
     let installations: Vec<Installation> = found

@@ -15,7 +15,6 @@ use pgassay_model::storage::Storage;
 use pgassay_model::workload::WorkloadPlan;
 use pgassay_observe::{Scene, host};
 use pgassay_pgwire::{Connector, Conninfo, Session};
-use pgassay_server::archive::StandIn;
 use pgassay_server::confinement::Confinement;
 use pgassay_server::inspection::live;
 use pgassay_server::scratch::Scratch;
@@ -459,12 +458,7 @@ fn installation(
         Ok(None) => anyhow::bail!("a launched target has an installation"),
         Err(error) => error,
     };
-    let major = match spec {
-        TargetSpec::Temp => None,
-        TargetSpec::TempMajor(major) => Some(major),
-        _ => return Err(explain(missing)),
-    };
-    let Some(stand_in) = StandIn::find(major) else {
+    let Some(stand_in) = spec.stand_in() else {
         return Err(explain(missing));
     };
     if !flags.stand_in {

@@ -143,7 +143,7 @@ pub fn targets(args: &TargetsArgs, terminal: &mut Terminal) -> anyhow::Result<Ex
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_width(u16::try_from(terminal.width).unwrap_or(u16::MAX))
         .set_header(["target", "version", "bin directory", "remarks"]);
-    let default = at_hand.newest(None).map(|i| i.bin_dir.clone()).ok();
+    let default = at_hand.newest().map(|i| i.bin_dir.clone()).ok();
     for installation in &at_hand.found {
         let mut remarks = Vec::new();
         if Some(&installation.bin_dir) == default.as_ref() {

@@ -109,11 +109,7 @@ fn what_can_t_be_searched_is_refused_with_the_remedy() {
 
 /// An installation whose servers may not use an index.
 fn installation(dir: &Path) {
-    let real = Installations::search()
-        .newest(None)
-        .unwrap()
-        .bin_dir
-        .clone();
+    let real = Installations::search().newest().unwrap().bin_dir.clone();
     let config = |flag: &str| {
         let output = Command::new(real.join("pg_config")).arg(flag).output();
         text(&output.unwrap().stdout).trim().to_owned()
@@ -186,11 +182,7 @@ fn repository(dir: &Path) {
     let copied = Command::new("cp").arg("-r").arg(&fixture).arg(dir).status();
     assert!(copied.unwrap().success());
     fs::set_permissions(dir.join("configure"), fs::Permissions::from_mode(0o755)).unwrap();
-    let real = Installations::search()
-        .newest(None)
-        .unwrap()
-        .bin_dir
-        .clone();
+    let real = Installations::search().newest().unwrap().bin_dir.clone();
     let config = |flag: &str| {
         let output = Command::new(real.join("pg_config")).arg(flag).output();
         text(&output.unwrap().stdout).trim().to_owned()

@@ -195,7 +195,7 @@ fn pgio_updates_commit_and_its_own_lines_are_there() {
 #[test]
 fn set_up_completes_what_a_killed_one_left() {
     let place = Place::new("pgio-setup");
-    let installation = Installations::search().newest(None).unwrap().clone();
+    let installation = Installations::search().newest().unwrap().clone();
     let options = LaunchOptions {
         scratch: Some(place.0.clone()),
         ..LaunchOptions::default()

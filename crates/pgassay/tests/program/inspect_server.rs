@@ -56,7 +56,7 @@ impl Drop for Place {
 fn a_live_server_is_its_program_its_libc_and_what_sessions_loaded() {
     let place = Place::new("inspect");
     let installation = Installations::search()
-        .newest(None)
+        .newest()
         .expect("the tests need an installed PostgreSQL")
         .clone();
     let options = LaunchOptions {

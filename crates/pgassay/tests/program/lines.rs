@@ -30,7 +30,7 @@ struct Inside {
 
 impl Inside {
     fn new() -> Self {
-        let installation = Installations::search().newest(None).unwrap().clone();
+        let installation = Installations::search().newest().unwrap().clone();
         let mut options = LaunchOptions::default();
         options.settings.set("autovacuum", "off");
         let cluster = Cluster::launch(&installation, &options).unwrap();

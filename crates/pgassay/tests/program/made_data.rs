@@ -134,7 +134,7 @@ fn take(server: &Server, dir: &Path, more: &[&str]) -> Statistics {
 
 /// A server that holds what is made, and what it could not be given.
 fn laid(statistics: &Statistics, dir: &Path) -> (Cluster, Vec<String>) {
-    let installation = Installations::search().newest(None).unwrap().clone();
+    let installation = Installations::search().newest().unwrap().clone();
     let scratch = dir.join("scratch");
     fs::create_dir_all(&scratch).unwrap();
     let options = LaunchOptions {

@@ -1,4 +1,4 @@
-//! Unpacking an archive: a jar with one `.txz`, whose files become an installation.
+//! Unpacking an archive: a jar with a `.txz`, whose files become an installation.
 
 use std::fs;
 use std::io::{self, BufReader, Cursor, Read};
@@ -31,6 +31,7 @@ const BUFFER: usize = 256 << 10;
 pub(super) fn unpack(
     description: &str,
     jar: &[u8],
+    inner: &str,
     archives: &Path,
     prefix: &Path,
 ) -> Result<(), TargetError> {
@@ -43,7 +44,7 @@ pub(super) fn unpack(
     make_readable(&attempt).map_err(|error| place("can't be made", error))?;
     let _held = unfinished::hold(&attempt).map_err(|error| place("can't be locked", error))?;
     let unpacked = attempt.join("prefix");
-    let result = extract(jar, &unpacked)
+    let result = extract(jar, inner, &unpacked)
         .map_err(|error| place(&format!("{description} can't be unpacked"), error))
         .and_then(|()| {
             let_others_read(&unpacked)
@@ -62,12 +63,12 @@ fn damaged(error: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error.to_string())
 }
 
-/// Writes the files of the jar's `.txz` below `into`.
-fn extract(jar: &[u8], into: &Path) -> io::Result<()> {
+/// Writes the files of the `.txz` that the jar has by the name of `inner` below `into`.
+fn extract(jar: &[u8], inner: &str, into: &Path) -> io::Result<()> {
     let mut jar = ZipArchive::new(Cursor::new(jar)).map_err(damaged)?;
-    let inner = (0..jar.len())
-        .find(|at| matches!(jar.name_for_index(*at), Some(Ok(name)) if name.ends_with(".txz")))
-        .ok_or_else(|| damaged("there is no .txz in it"))?;
+    let inner = jar
+        .index_for_name(inner)
+        .ok_or_else(|| damaged(format!("there is no {inner} in it")))?;
     let inner = BufReader::with_capacity(BUFFER, jar.by_index(inner).map_err(damaged)?);
     extract_tar(XzReader::new_mem_limit(inner, true, WINDOW_KIB), into)
 }
@@ -174,7 +175,8 @@ mod tests {
 
         fn unpack(&self, jar: &[u8]) -> Result<(), TargetError> {
             let archives = self.0.join("archives");
-            unpack("it", jar, &archives, &archives.join("18"))
+            let inner = "postgres-linux-x86_64.txz";
+            unpack("it", jar, inner, &archives, &archives.join("18"))
         }
 
         /// What a hostile tar comes to.
@@ -241,7 +243,10 @@ mod tests {
         let error = room
             .unpack(&empty.finish().unwrap().into_inner())
             .unwrap_err();
-        assert!(error.to_string().contains("no .txz"), "{error}");
+        assert!(
+            error.to_string().contains("no postgres-linux-x86_64.txz"),
+            "{error}"
+        );
         assert!(room.names().is_empty());
     }
 

@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 fn installed() -> Installation {
     Installations::search()
-        .newest(None)
+        .newest()
         .expect("the tests need an installed PostgreSQL")
         .clone()
 }

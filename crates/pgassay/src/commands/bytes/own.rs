@@ -19,7 +19,7 @@ use pgassay_pgwire::Connector;
 use pgassay_server::TargetSpec;
 use pgassay_sys::stop::Stop;
 
-use super::scattered_read::{Asked, Prepared, may_drop_caches, run_plan};
+use super::scattered_read::{Asked, Prepared, may_drop_caches, refuse_old, run_plan};
 use super::{begin, end};
 use crate::cli::args::{GlobalArgs, RunArgs, TargetArgs};
 use crate::cli::io::IoArgs;
@@ -214,6 +214,7 @@ fn open(
         // statistics the planner chooses other plans than the original's.
         _ => subject.session()?.execute("VACUUM ANALYZE")?,
     }
+    refuse_old(subject.session()?)?;
     let options = own::options(subject.session()?)?;
     subject.start_sessions_with(&options)?;
     Ok(subject)

@@ -22,8 +22,8 @@ use pgassay_model::trial::Trial;
 use pgassay_model::{Failure, Plan};
 use pgassay_observe::cache::TableFiles;
 use pgassay_observe::host;
-use pgassay_pgwire::Connector;
-use pgassay_server::ReadAhead;
+use pgassay_pgwire::{Connector, Session};
+use pgassay_server::{ReadAhead, TargetSpec};
 use pgassay_sys::stop::Stop;
 
 use super::{begin, check_room, end, open, own};
@@ -88,6 +88,10 @@ pub fn run(
             .unwrap_or(DEFAULT_BYTES.min(memory.unwrap_or(1 << 30) / 4)),
     };
     let defaults = settings(bytes);
+    // Known before its server refuses a setting.
+    let named = target.target.as_deref().unwrap_or("temp").parse();
+    let wanted = named.ok().and_then(|spec: TargetSpec| spec.wanted());
+    serves(wanted.and_then(|wanted| Some(wanted.version()?.num())))?;
     let mut subject = open(target, &defaults, CONNECTIONS, terminal, stop)?;
     check_room(subject.data_dir().as_deref(), bytes, "--size")?;
     let (trials, seed) = match (planned, args.measure.seed) {
@@ -208,6 +212,7 @@ fn measure(
 ) -> anyhow::Result<Ended> {
     let rows = asked.rows;
     let table = scattered_read::plan(rows);
+    refuse_old(subject.session()?)?;
     if subject.origin == Origin::Running {
         if setup::remove_noted(subject.session()?)? {
             terminal.announce("removed the schema pgassay that a killed run had left");
@@ -295,6 +300,26 @@ fn executions(
         plan,
     };
     run_plan(prepared, asked, subject, writer, progress, stop)
+}
+
+/// Refuses a server that lacks settings which the reads are varied by, or kept alike by.
+///
+/// # Errors
+/// Where it is one, or does not say its version.
+pub fn refuse_old(session: &mut Session) -> anyhow::Result<()> {
+    let version = session.value("SHOW server_version_num")?;
+    Ok(serves(version.and_then(|version| version.parse().ok()))?)
+}
+
+/// The same by `server_version_num`, where it is known.
+fn serves(version: Option<u32>) -> Result<(), Failure> {
+    match version {
+        // min_parallel_table_scan_size came with 10, jit with 11.
+        Some(..110_000) => Err(Failure::target(
+            "scattered-read is for PostgreSQL 11 and later",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Writes the plan down, and runs the executions that are not yet measured.

@@ -133,6 +133,7 @@ impl Servers {
         stop: &Stop,
     ) -> anyhow::Result<()> {
         for server in self.up() {
+            run_scattered::refuse_old(server.subject.session()?)?;
             progress.say("making the table");
             let made =
                 server

@@ -8,10 +8,9 @@ use super::finding::{Finding, State};
 use pgassay_engine::rundir;
 use pgassay_model::Failure;
 use pgassay_server::account::Account;
-use pgassay_server::archive::StandIn;
 use pgassay_server::extension;
 use pgassay_server::packages::{self, Part};
-use pgassay_server::{Installation, Installations, scratch};
+use pgassay_server::{Installation, Installations, StandIn, Wanted, scratch};
 
 /// Bytes that a quick assay's cluster takes at most; a full one's tables are larger.
 const ROOM: u64 = 2 << 30;
@@ -45,7 +44,7 @@ fn servers(at_hand: &Installations) -> Finding {
     }
     let finding = Finding::lacking(ID, State::Broken, found, "nothing can be launched")
         .fixed_by(packages::how(Part::Server));
-    match StandIn::find(None) {
+    match StandIn::find(Wanted::Newest) {
         Some(stand_in) => finding.advised(format!(
             "pgassay assay --stand-in downloads {}",
             stand_in.description()

@@ -401,7 +401,7 @@ fn a_server_that_dies_is_named_and_the_pairs_before_are_kept() {
 fn a_server_that_does_not_start_again_leaves_a_part() {
     let runs = Runs::new("gone");
     let bin_dir = Installations::search()
-        .newest(None)
+        .newest()
         .expect("a PostgreSQL")
         .bin_dir
         .clone();
