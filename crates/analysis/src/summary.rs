@@ -199,10 +199,7 @@ impl Peak {
 
 /// As much of a text as a line keeps.
 fn cut(text: &str) -> String {
-    match text.char_indices().nth(LONGEST) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text.to_owned(),
-    }
+    pgassay_text::cut(text, LONGEST)
 }
 
 #[cfg(test)]
@@ -235,6 +232,6 @@ mod tests {
     fn no_text_is_longer_than_a_line() {
         assert_eq!(cut("é"), "é");
         let long = cut(&"é".repeat(10_000));
-        assert_eq!(long.chars().count(), LONGEST + 1);
+        assert_eq!(long.chars().count(), LONGEST);
     }
 }

@@ -359,6 +359,9 @@ fn relations(session: &mut Session, plan: &Plan) -> Option<BTreeMap<String, Rela
                    pg_catalog.format_type(a.atttypid, NULL)) \
                  FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 \
                  AND NOT a.attisdropped), '{{}}'), \
+               'targets', coalesce((SELECT pg_catalog.json_object_agg(a.attname, a.attstattarget) \
+                 FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 \
+                 AND NOT a.attisdropped AND a.attstattarget >= 0), '{{}}'), \
                'rules', coalesce((SELECT pg_catalog.json_object_agg(w.event, w.number) FROM ( \
                  SELECT CASE r.ev_type WHEN '2' THEN 'Update' WHEN '3' THEN 'Insert' ELSE 'Delete' END AS event, \
                    count(*) AS number FROM pg_catalog.pg_rewrite r WHERE r.ev_class = c.oid \

@@ -1,7 +1,7 @@
 //! A workload that was made of what a server ran: its scripts, and what is not in it.
 
 use pgassay_statements::made::Made;
-use pgassay_text::cell;
+use pgassay_text::{cell, cut};
 
 use super::document::{Block, Cell, Column, Depth, Document, Fact, Section, Table};
 use super::number::{counted, share as percent};
@@ -11,13 +11,6 @@ use super::{Report, Rows};
 const SHOWN: usize = 25;
 /// Characters of a statement that tables show.
 const STATEMENT: usize = 70;
-
-fn shortened(text: &str) -> String {
-    match text.char_indices().nth(STATEMENT) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
-}
 
 impl Report for Made {
     fn document(&self) -> Document {
@@ -158,7 +151,7 @@ fn script_table(made: &Made) -> Vec<Block> {
             Cell::plain(&script.name),
             Cell::plain(format!("{:.1}", script.share * 100.0)),
             Cell::plain(script.statements.to_string()),
-            Cell::plain(shortened(&script.first)),
+            Cell::plain(cut(&script.first, STATEMENT)),
         ];
         if timed {
             let share = script
@@ -192,7 +185,7 @@ fn left_out_table(made: &Made) -> Table {
         vec![
             Cell::plain(&one.why),
             Cell::plain(one.statements.to_string()),
-            Cell::plain_or_missing(one.example.as_deref().map(shortened)),
+            Cell::plain_or_missing(one.example.as_deref().map(|text| cut(text, STATEMENT))),
         ]
     });
     Table::new("Statements that are in no script.", columns, rows)

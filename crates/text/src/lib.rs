@@ -39,6 +39,15 @@ pub fn lines(text: &str) -> String {
         .collect()
 }
 
+/// A text in the room that there is: all of it, or its beginning and `…`, of so many characters at most.
+pub fn cut(text: &str, most: usize) -> String {
+    if text.chars().nth(most).is_none() {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(most.saturating_sub(1)).collect();
+    format!("{}…", kept.trim_end())
+}
+
 /// Whether a terminal would act on a character instead of showing it.
 pub fn is_unsafe(c: char) -> bool {
     c.is_control() || is_direction(c)
@@ -138,6 +147,15 @@ mod tests {
     use super::*;
 
     /// Attack D17: ESC, BEL, U+009B and U+202E of names reached the terminal.
+    #[test]
+    fn a_text_that_is_too_long_is_cut() {
+        assert_eq!(cut("abcdef", 6), "abcdef");
+        assert_eq!(cut("abcdefg", 6), "abcde…");
+        assert_eq!(cut("abcd fg", 6), "abcd…");
+        assert_eq!(cut(&"é".repeat(9), 3), "éé…");
+        assert_eq!(cut("", 0), "");
+    }
+
     #[test]
     fn a_terminal_shows_everything_and_acts_on_nothing() {
         let name = "a\u{1b}[31mb\u{7}\u{9b}2J\u{202e}c\u{7f}\u{200f}\u{2069}\u{61c}\nd ";

@@ -400,12 +400,13 @@ fn kind(facts: &Facts, seen: &FactView) -> KindKey {
 
 /// As much of a text as is kept of a host; two long ones that differ stay different.
 pub fn cut(text: &str) -> String {
-    let Some((at, _)) = text.char_indices().nth(LONGEST) else {
-        return text.to_owned();
-    };
+    let kept = pgassay_text::cut(text, LONGEST);
+    if kept == text {
+        return kept;
+    }
     // FNV-1a: nothing rests on it but that equal texts stay equal.
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    format!("{}… (#{:08x})", &text[..at], hash as u32)
+    format!("{kept} (#{:08x})", hash as u32)
 }

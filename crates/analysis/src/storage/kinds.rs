@@ -1,5 +1,5 @@
-//! What kind of volume the data lies on, where the kernel's name of its model tells: the limits of such a one are
-//! its provider's, and the kernel does not know them.
+//! What kind of volume the data lies on, where the model that the disk reports tells. The limits of such a volume are set
+//! by its provider, and the kernel does not know them.
 
 use std::collections::BTreeMap;
 

@@ -259,6 +259,9 @@ pub struct RelationFacts {
     /// Their types, as SQL names them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub types: BTreeMap<String, String>,
+    /// Columns with a statistics target of their own (ALTER TABLE … SET STATISTICS), with it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub targets: BTreeMap<String, u32>,
     /// Rules on it, by what they rewrite (`Insert`, `Update`, `Delete`), with their number.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rules: BTreeMap<String, u32>,

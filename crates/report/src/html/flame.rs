@@ -187,10 +187,7 @@ fn shortened(name: &str, room: usize) -> Option<String> {
     let length = name.chars().count();
     match room {
         room if room >= length => Some(name.to_owned()),
-        room if room >= 4 => {
-            let kept: String = name.chars().take(room - 1).collect();
-            Some(format!("{kept}…"))
-        }
+        room if room >= 4 => Some(pgassay_text::cut(name, room)),
         _ => None,
     }
 }

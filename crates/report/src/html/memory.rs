@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use maud::{Markup, html};
+use pgassay_text::cut;
 
 use super::svg::{Size, r};
 use super::{svg, text};
@@ -88,17 +89,6 @@ fn picture(map: &MemoryMap, size: &Size) -> Markup {
     }
 }
 
-/// A label in the room that there is.
-fn cut(label: &str, most: usize) -> String {
-    match label.chars().count() > most {
-        true => {
-            let kept: String = label.chars().take(most.saturating_sub(1)).collect();
-            format!("{}…", kept.trim_end())
-        }
-        false => label.to_owned(),
-    }
-}
-
 /// One path a kind; of lines that would be drawn upon one another, the highest. The first kind is
 /// drawn last.
 fn strokes(strip: &MemoryStrip, left: f64, long: f64, bottom: f64) -> Vec<(usize, String)> {
@@ -165,11 +155,5 @@ mod tests {
             drawn,
             [(2, "M151 20v-11".to_owned()), (0, "M151 20v-18".to_owned())]
         );
-    }
-
-    #[test]
-    fn a_long_name_is_cut() {
-        assert_eq!(cut("abcdef", 6), "abcdef");
-        assert_eq!(cut("abcdefg", 6), "abcde…");
     }
 }

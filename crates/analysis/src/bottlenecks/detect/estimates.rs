@@ -4,8 +4,8 @@
 use pgassay_model::observed::plans::{Node, Plan};
 use pgassay_text::quote::quote_ident;
 
-use super::conditions::{Compared, compared, conjuncts, disjuncts};
 use super::hits::{Hit, Part, joined, with_plans};
+use super::targets::{columns, conditions, larger, of_all, small};
 use super::{Detector, counts, run};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Confidence, Observation, Severity, StepKind};
@@ -23,16 +23,36 @@ fn is_far(expected: f64, came: f64) -> bool {
     more >= FEW_ROWS && more >= FAR * less
 }
 
+/// Rows that came of a node where the planner expected others, by far. One that was left before its end is judged by
+/// what is left of its table: that much more could have come at most.
+pub(super) fn came(plan: &Plan, node: &Node) -> Option<f64> {
+    let came = node.actual_rows?;
+    let came = match came < node.rows && may_stop(&plan.root, node) {
+        true => came + unread(plan, node)?,
+        false => came,
+    };
+    is_far(node.rows, came).then_some(came)
+}
+
+/// Rows of its table that a scan of all of it had not reached when it was left.
+fn unread(plan: &Plan, node: &Node) -> Option<f64> {
+    let bounded = ["Index Cond", "Recheck Cond"]
+        .iter()
+        .any(|key| node.conditions.contains_key(*key));
+    let (read, given) = counts::executed(node)?;
+    let rows = plan.relations.get(node.relation.as_ref()?)?.rows?;
+    let left = (rows - read).max(0.0);
+    let is_whole = !bounded && node.work?.loops == 1.0;
+    (is_whole && given + left < node.rows).then_some(left)
+}
+
 /// The node of a plan that ran whose rows are furthest from what was expected, of those that are not so by what lies
 /// below them.
 fn furthest(plan: &Plan) -> Option<(&Node, f64)> {
     let far = |node: &Node| {
-        let came = node.actual_rows?;
-        if came < node.rows && may_stop(&plan.root, node) {
-            return None;
-        }
+        let came = came(plan, node)?;
         let (less, more) = (came.min(node.rows).max(1.0), came.max(node.rows));
-        is_far(node.rows, came).then_some((came, more / less))
+        Some((came, more / less))
     };
     let ran = plan.root.all().into_iter().filter_map(|(_, node)| {
         let (came, times) = far(node)?;
@@ -82,7 +102,7 @@ fn misestimated(evidence: &Evidence) -> Option<Observation> {
                 node.rows,
                 named(node)
             );
-            return Some(hit(statement, plan, node, saw, Confidence::High));
+            return Some(hit(&run, statement, plan, node, saw));
         }
         if let Some((node, came)) = driving(&run, statement, plan) {
             let saw = format!(
@@ -91,7 +111,7 @@ fn misestimated(evidence: &Evidence) -> Option<Observation> {
                 node.rows,
                 named(node)
             );
-            return Some(hit(statement, plan, node, saw, Confidence::High));
+            return Some(hit(&run, statement, plan, node, saw));
         }
         let counters = statement.counters.as_ref()?;
         let rows = counters.rows?;
@@ -102,7 +122,10 @@ fn misestimated(evidence: &Evidence) -> Option<Observation> {
             return None;
         }
         let saw = format!("The planner expects {expected:.0} rows where {rows:.0} come.");
-        Some(hit(statement, plan, &plan.root, saw, Confidence::Medium))
+        Some(Hit {
+            confidence: Confidence::Medium,
+            ..hit(&run, statement, plan, &plan.root, saw)
+        })
     });
     let drives = hits.iter().any(|hit| hit.saw.contains("nested loop"));
     joined(&run, hits).map(|seen| {
@@ -121,25 +144,25 @@ fn named(node: &Node) -> String {
 }
 
 fn hit<'s>(
+    run: &RunEvidence,
     statement: &'s StatementTime,
     plan: &Plan,
     node: &Node,
     saw: String,
-    confidence: Confidence,
 ) -> Hit<'s> {
     Hit {
         statement,
         part: Part::UNKNOWN,
         left: None,
         saw,
-        confidence,
+        confidence: Confidence::High,
         evidence: Vec::new(),
-        steps: remedies(plan, node),
+        steps: remedies(of_all(run), plan, node),
     }
 }
 
 /// What the estimate of a node's rows rests on, that of the first below it that does not only hand on.
-fn remedies(plan: &Plan, node: &Node) -> Vec<(StepKind, String)> {
+fn remedies(of_all: Option<u32>, plan: &Plan, node: &Node) -> Vec<(StepKind, String)> {
     let advice = |text: &str| vec![(StepKind::Advice, text.to_owned())];
     let below = node.all().into_iter().map(|(_, node)| node);
     if let Some(function) = below.clone().find(|n| n.kind == "Function Scan") {
@@ -191,30 +214,21 @@ fn remedies(plan: &Plan, node: &Node) -> Vec<(StepKind, String)> {
     }
     let scan = below.clone().find(|n| n.relation.is_some());
     match scan {
-        Some(scan) => of_scan(plan, scan),
+        Some(scan) => of_scan(of_all, plan, scan),
         None => Vec::new(),
     }
 }
 
-/// Conditions of a scan, each by itself.
-fn conditions(scan: &Node) -> Vec<&str> {
-    let of = ["Index Cond", "Recheck Cond", "Filter"];
-    let of = of.iter().filter_map(|name| scan.conditions.get(*name));
-    of.flat_map(|condition| conjuncts(condition)).collect()
-}
-
-fn of_scan(plan: &Plan, scan: &Node) -> Vec<(StepKind, String)> {
+fn of_scan(of_all: Option<u32>, plan: &Plan, scan: &Node) -> Vec<(StepKind, String)> {
     let (Some(table), conditions) = (scan.relation.as_deref(), conditions(scan)) else {
         return Vec::new();
     };
     let facts = plan.relations.get(table);
-    let column = |part: &&str| match compared(part, facts?) {
-        Some(Compared::Column(column)) if disjuncts(part).len() == 1 => Some(column),
-        _ => None,
-    };
-    let mut columns: Vec<String> = conditions.iter().filter_map(column).collect();
-    columns.sort_unstable();
-    columns.dedup();
+    let columns = columns(plan, scan);
+    let small = small(of_all, plan, scan);
+    if !small.is_empty() {
+        return larger(table, &small);
+    }
     let analyze = format!("ANALYZE {table};");
     let ranges = conditions.iter().filter(|part| {
         [" < ", " > ", " <= ", " >= "]
@@ -291,7 +305,7 @@ mod tests {
             relations: BTreeMap::from([("public.t".to_owned(), facts)]),
             ..Plan::default()
         };
-        remedies(&plan, node).remove(0).1
+        remedies(None, &plan, node).remove(0).1
     }
 
     /// ANALYZE is told where it is the columns' statistics that are wrong, and nowhere else.

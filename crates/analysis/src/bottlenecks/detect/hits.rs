@@ -58,8 +58,27 @@ impl Part {
     /// Of what it executes, evenly. What each execution takes before and after stays; CPU samples tell how
     /// much that is.
     pub(super) fn of_work(evidence: &Evidence, statement: &StatementTime, part: f64) -> Self {
+        Self::without(evidence, statement, part, |_| true)
+    }
+
+    /// Of all that goes with its text: what parses, plans and executes it, and the memory that these take. Its messages,
+    /// the locks on its tables and its transaction stay.
+    pub(super) fn of_text(evidence: &Evidence, statement: &StatementTime) -> Self {
+        Self::without(evidence, statement, 1.0, |class| {
+            class != Class::ParseAndPlan
+        })
+    }
+
+    /// The same, with those of the classes around it staying that `stays` picks.
+    fn without(
+        evidence: &Evidence,
+        statement: &StatementTime,
+        part: f64,
+        stays: impl Fn(Class) -> bool,
+    ) -> Self {
         let stays = evidence.profile.map_or(0.0, |profile| {
-            let of = AROUND.iter().map(|class| profile.class(*class));
+            let around = AROUND.iter().filter(|class| stays(**class));
+            let of = around.map(|class| profile.class(*class));
             of.sum::<f64>().min(1.0)
         });
         let part = part.clamp(0.0, 1.0);

@@ -62,7 +62,9 @@ mod shapes;
 mod spilling;
 mod standbys;
 mod statements;
+mod statistics;
 mod storage;
+mod targets;
 #[cfg(test)]
 pub(crate) mod tests;
 mod updates;

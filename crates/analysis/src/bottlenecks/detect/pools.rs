@@ -1,14 +1,14 @@
 //! Round trips that do nothing for the application: pools that try, set up and reset a connection around each use.
 
 use super::samples::planning_and_parsing;
-use super::{Detector, run, tenths};
+use super::{Detector, run, samples, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity};
 use crate::observed::statements::StatementTime;
 
 pub(super) const DETECTORS: &[Detector] = &[
     run("pool-checks", around),
-    run("search-path-changes", other_schema),
+    samples("search-path-changes", other_schema),
 ];
 
 /// The part of all round trips from which on they are worth a finding.

@@ -14,6 +14,7 @@ use super::plans::{FEW_ROWS, MINOR, by_index};
 use super::products::{children, looped, unneeded};
 use super::repeats::{attributes, branches, recursion};
 use super::spilling::more_memory;
+use super::statistics::targeted;
 use super::walks::walked;
 use super::whole::{distinct, random, sort, union, window};
 use super::{Detector, run};
@@ -116,6 +117,10 @@ const SHAPES: &[Shape] = &[
         look: scanned,
     },
     Shape {
+        entry: "statistics-target",
+        look: targeted,
+    },
+    Shape {
         entry: "bitmap-lossy",
         look: lossy,
     },
@@ -155,6 +160,7 @@ pub(super) const DETECTORS: &[Detector] = &[
     run("subplan-per-row", |e| shape(e, "subplan-per-row")),
     run("sort-by-expression", |e| shape(e, "sort-by-expression")),
     run("default-partition", |e| shape(e, "default-partition")),
+    run("statistics-target", |e| shape(e, "statistics-target")),
     run("bitmap-lossy", |e| shape(e, "bitmap-lossy")),
     run("security-barrier", |e| shape(e, "security-barrier")),
     run("recursion-repeats", |e| shape(e, "recursion-repeats")),
