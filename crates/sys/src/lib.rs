@@ -26,6 +26,7 @@ pub mod gather;
 pub mod gather;
 pub mod input;
 pub mod map;
+pub mod memory;
 pub mod output;
 pub mod pairs;
 pub mod perf;

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use libc::{c_int, c_void, pid_t, user_regs_struct};
 
+use crate::memory::{self, vectors, whole};
 use crate::registers::{RSP, Registers};
 
 /// Why a process stands again after a step.
@@ -342,7 +343,7 @@ impl Stepped {
     /// # Errors
     /// EFAULT where not all of it is there.
     pub fn read(&self, address: u64, into: &mut [u8]) -> io::Result<()> {
-        read(self.pid as u32, address, into)
+        memory::read(self.pid as u32, address, into)
     }
 
     fn write(&self, address: u64, bytes: &[u8]) -> io::Result<()> {
@@ -390,35 +391,6 @@ impl Stepped {
 impl Drop for Stepped {
     fn drop(&mut self) {
         self.release().ok();
-    }
-}
-
-/// Reads the memory of a process that we may trace.
-///
-/// # Errors
-/// EPERM where we may not, EFAULT where not all of it is there.
-pub fn read(pid: u32, address: u64, into: &mut [u8]) -> io::Result<()> {
-    let (local, remote) = vectors(address, into.as_mut_ptr().cast(), into.len());
-    // SAFETY: the kernel writes at most `into.len()` bytes to `into` through `local`.
-    let done = unsafe {
-        libc::process_vm_readv(pid as pid_t, &raw const local, 1, &raw const remote, 1, 0)
-    };
-    whole(done, into.len())
-}
-
-fn vectors(address: u64, local: *mut c_void, length: usize) -> (libc::iovec, libc::iovec) {
-    let iovec = |base, length| libc::iovec {
-        iov_base: base,
-        iov_len: length,
-    };
-    (iovec(local, length), iovec(address as *mut c_void, length))
-}
-
-fn whole(done: isize, wanted: usize) -> io::Result<()> {
-    match usize::try_from(done) {
-        Ok(done) if done == wanted => Ok(()),
-        Ok(_) => Err(io::Error::from_raw_os_error(libc::EFAULT)),
-        Err(_) => Err(io::Error::last_os_error()),
     }
 }
 
@@ -488,7 +460,7 @@ mod tests {
         let number = |text| u64::from_str_radix(text, 16).unwrap();
         let (start, end) = (number(start), number(end));
         let mut code = vec![0; (end - start) as usize];
-        read(pid, start, &mut code).unwrap();
+        memory::read(pid, start, &mut code).unwrap();
         let find = |bytes: &[u8]| {
             let at = code.windows(bytes.len()).position(|window| window == bytes);
             start + at.unwrap() as u64
