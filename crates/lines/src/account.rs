@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::gathered::{Counts, Gathered, rounded};
 use crate::meetings::{Meeting, meetings};
+use crate::sampled::Sampled;
+use crate::sampled::beside::{Beside, Counted};
 use crate::segment::{Region, Segment};
 use crate::sequence::Sequence;
 use crate::transfers::Transfers;
@@ -75,6 +77,9 @@ pub struct Account {
     pub transfers: Vec<Transfers>,
     /// What could not be seen or believed.
     pub doubts: Vec<String>,
+    /// What a processor's sampling saw of the same lines, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<Box<Beside>>,
 }
 
 /// A share of all accesses.
@@ -158,6 +163,28 @@ pub struct Subject {
     pub cpu_us: Option<f64>,
     /// What could not be believed.
     pub doubts: Vec<String>,
+}
+
+impl Account {
+    /// Puts samples beside it; `one_server` says that they are of the same server since its start.
+    pub fn put_beside(&mut self, sampled: Sampled, one_server: bool) {
+        let lines = self.lines.iter().map(|line| Counted {
+            key: line.address.clone(),
+            name: line.name.clone(),
+            own: line.own,
+            takes: line.counts.takes(),
+        });
+        let groups = self.groups.iter().map(|group| Counted {
+            key: group.name.clone(),
+            name: group.name.clone(),
+            own: group.own,
+            takes: group.counts.takes(),
+        });
+        self.beside = Some(Box::new(match one_server {
+            true => Beside::lines(lines, sampled),
+            false => Beside::groups(groups, sampled),
+        }));
+    }
 }
 
 /// The account of sessions' recorded transactions. What is a session's own is counted of the first;
@@ -289,6 +316,7 @@ pub fn account(sequences: &[Sequence], subject: Subject, transfers: Vec<Transfer
         meetings,
         transfers,
         doubts,
+        beside: None,
     }
 }
 

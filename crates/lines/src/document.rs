@@ -9,6 +9,7 @@ use crate::meetings::Meeting;
 use crate::transfers::{Interval, Transfers};
 
 mod map;
+mod sampled;
 
 /// Rows of a table in the account.
 const ROWS: usize = 24;
@@ -112,6 +113,7 @@ fn headline(account: &Account) -> Vec<String> {
             if falsely == 1 { "it" } else { "them" }
         ));
     }
+    said.extend(account.beside.as_deref().map(sampled::agreement));
     said
 }
 
@@ -146,6 +148,7 @@ fn sections(account: &Account) -> Vec<Section> {
             ],
         });
     }
+    sections.extend(account.beside.as_deref().map(sampled::section));
     sections.extend(map::section(account));
     if !account.meetings.is_empty() {
         sections.push(Section {

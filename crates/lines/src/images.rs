@@ -35,6 +35,11 @@ impl Images {
         }
     }
 
+    /// The process' map.
+    pub fn map(&self) -> &Map {
+        &self.map
+    }
+
     fn open(&self, path: &str) -> Option<Mapped> {
         Mapped::open(&self.root.join(path.trim_start_matches('/')))
             .or_else(|_| Mapped::open(Path::new(path)))

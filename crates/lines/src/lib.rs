@@ -25,9 +25,9 @@ pub mod names;
 pub mod record;
 pub mod recording;
 pub mod replay;
+pub mod sampled;
 pub mod segment;
 pub mod sequence;
-#[cfg(target_arch = "x86_64")]
 pub mod session;
 pub mod timed;
 pub mod transfers;

@@ -1,13 +1,18 @@
 //! A session of a server, recorded and named.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+#[cfg(target_arch = "x86_64")]
 use std::sync::atomic::{AtomicBool, Ordering};
+#[cfg(target_arch = "x86_64")]
 use std::thread;
+#[cfg(target_arch = "x86_64")]
 use std::time::Duration;
 
 use pgassay_model::Failure;
 use pgassay_pgwire::{QueryError, Session};
+use pgassay_sys::memory;
 
 use crate::images::Images;
 use crate::map::Map;
@@ -15,6 +20,7 @@ use crate::names::areas::Area;
 use crate::names::memory::Memory;
 use crate::names::relations::Relations;
 use crate::names::{self, Survey};
+#[cfg(target_arch = "x86_64")]
 use crate::record::{self, Signals};
 use crate::recording::Recording;
 use crate::sequence::Sequence;
@@ -98,6 +104,7 @@ fn innermost(status: &str) -> Option<u32> {
 ///
 /// # Errors
 /// Where the process can't be stepped, or what the client came to.
+#[cfg(target_arch = "x86_64")]
 pub fn step(
     process: Process,
     server: &Server,
@@ -139,16 +146,47 @@ pub fn named(
     program: &Path,
     transactions: u64,
 ) -> Result<(Sequence, Vec<String>), Failure> {
-    let path = format!("/proc/{}/maps", process.pid);
-    let gone = |error| Failure::target(format!("{path}: {error}"));
-    let map = Map::parse(&fs::read_to_string(&path).map_err(gone)?);
+    let others = recording.segments.clone();
+    surveyed(process, server, program, others, &mut |survey, images| {
+        let mut sequence = Sequence::new(
+            recording,
+            transactions,
+            &mut |address| survey.name(address),
+            &mut |address| {
+                let function = images.function(address);
+                (function.name, function.named)
+            },
+        );
+        sequence.areas = survey.areas();
+        let mut segments = images.map().shared();
+        segments.retain(|part| part.canonical() != part.range.start);
+        sequence.areas.extend(segments.into_iter().map(|part| Area {
+            name: survey.name(part.canonical()).whole(),
+            start: part.canonical(),
+            end: part.canonical() + (part.range.end - part.range.start),
+        }));
+        (sequence, survey.doubts.clone())
+    })
+}
+
+/// What is made of a map of a server's shared memory, as one of its processes sees it. `others` are segments
+/// beside the main one, by where they are recorded to begin.
+///
+/// # Errors
+/// Where the process is gone.
+pub fn surveyed<T>(
+    process: Process,
+    server: &Server,
+    program: &Path,
+    others: BTreeMap<u64, String>,
+    make: &mut dyn FnMut(&Survey<'_>, &mut Images) -> T,
+) -> Result<T, Failure> {
+    let map = map_of(process.pid)?;
     let main = map
         .shared()
         .into_iter()
         .find(|part| part.segment() == "main segment");
     let main = main.map_or(0..0, |part| part.range);
-    let mut segments = map.shared();
-    segments.retain(|part| part.canonical() != part.range.start);
     let mut images = Images::new(process.pid, map);
     let session = names::Session {
         pid: process.own_pid,
@@ -156,27 +194,22 @@ pub fn named(
         block_size: server.block_size,
         variables: images.variables(&program.to_string_lossy()),
         main: (main.start, main.end),
-        others: recording.segments.clone(),
+        others,
     };
-    let read =
-        |address: u64, into: &mut [u8]| pgassay_sys::step::read(process.pid, address, into).is_ok();
+    let read = |address: u64, into: &mut [u8]| memory::read(process.pid, address, into).is_ok();
     let survey = Survey::new(Memory::new(&read), session, server.relations.clone());
-    let mut sequence = Sequence::new(
-        recording,
-        transactions,
-        &mut |address| survey.name(address),
-        &mut |address| {
-            let function = images.function(address);
-            (function.name, function.named)
-        },
-    );
-    sequence.areas = survey.areas();
-    sequence.areas.extend(segments.into_iter().map(|part| Area {
-        name: survey.name(part.canonical()).whole(),
-        start: part.canonical(),
-        end: part.canonical() + (part.range.end - part.range.start),
-    }));
-    Ok((sequence, survey.doubts))
+    Ok(make(&survey, &mut images))
+}
+
+/// The parts of a process' memory.
+///
+/// # Errors
+/// Where it is gone, or somebody else's.
+pub fn map_of(pid: u32) -> Result<Map, Failure> {
+    let path = format!("/proc/{pid}/maps");
+    let text = fs::read_to_string(&path);
+    let text = text.map_err(|error| Failure::target(format!("{path}: {error}")))?;
+    Ok(Map::parse(&text))
 }
 
 #[cfg(test)]

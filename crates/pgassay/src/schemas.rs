@@ -10,7 +10,7 @@ use pgassay_analysis::{
 };
 use pgassay_inspect::inspection::Inspection;
 use pgassay_inspect::recommend::Recommended;
-use pgassay_lines::{account, difference, measured, walls};
+use pgassay_lines::{account, difference, measured, sampled, walls};
 use pgassay_model::facts::{FACTS_SCHEMA, Facts};
 use pgassay_port::porting::{self, Porting};
 use pgassay_statements::made::{self, Made};
@@ -60,6 +60,7 @@ pub fn all() -> Vec<(&'static str, Value)> {
         of::<Targets>(Targets::SCHEMA, "targets"),
         of::<account::Account>(account::SCHEMA, "lines"),
         of::<difference::Difference>(difference::SCHEMA, "lines A B"),
+        of::<sampled::Sampled>(sampled::SCHEMA, "lines --sample"),
         of::<walls::Walls>(walls::SCHEMA, "walls"),
         of::<measured::Measured>(measured::SCHEMA, "core-to-core"),
         of::<watched::Watched>(watched::SCHEMA, "watch"),

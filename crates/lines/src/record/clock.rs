@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use object::{Object, ObjectSymbol};
 use pgassay_model::Failure;
+use pgassay_sys::memory;
 use pgassay_sys::registers::{RDI, RSI, Registers};
-use pgassay_sys::step;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::map::Map;
@@ -37,7 +37,7 @@ impl Vdso {
             .ok_or_else(none)?;
         let length = part.range.end - part.range.start;
         let mut bytes = vec![0; length.min(1 << 20) as usize];
-        step::read(pid, part.range.start, &mut bytes).map_err(|error| {
+        memory::read(pid, part.range.start, &mut bytes).map_err(|error| {
             Failure::target(format!(
                 "the memory of process {pid} can't be read: {error}"
             ))

@@ -18,6 +18,8 @@ Examples:
   pgassay lines --workload mine.sql --html lines.html
   pgassay lines /srv/arm64/usr/lib/postgresql/15   a server of another processor, emulated
   pgassay lines 'host=/run/postgresql dbname=app' --load
+  pgassay lines 'host=/run/postgresql dbname=app' --sample 10 --json > big.json   perf's samples, by name
+  pgassay lines --sampled big.json              counted here, beside what was sampled there
 
 A session of the server is stepped, instruction by instruction: it is some 100,000 times slower
 meanwhile, and holds the locks that it takes for as long. Needs root, or to be the server's user.";
@@ -78,6 +80,18 @@ pub struct LinesArgs {
     /// A setting for the second of two servers (repeatable)
     #[arg(long, value_name = "NAME=VALUE")]
     pub set_b: Vec<String>,
+    /// Sample accesses to memory for so many seconds by perf, where the processor can, and show them by the
+    /// same names: beside the counted ones while clients of ours load the server; alone for a running
+    /// server without --load
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub sample: Option<u32>,
+    /// Clients that load the server while it is sampled [default: as many as CPUs]
+    #[arg(long, value_name = "N", requires = "sample", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub sample_clients: Option<u32>,
+    /// Samples that are there: what --sample wrote with --json on another machine, or the text of
+    /// perf script about this running server
+    #[arg(long, value_name = "FILE", conflicts_with = "sample")]
+    pub sampled: Option<PathBuf>,
     /// Allow load on a running server: says what it will create, and removes it afterwards
     #[arg(long)]
     pub load: bool,
@@ -135,6 +149,9 @@ impl LinesArgs {
             settings: args.settings.clone(),
             set_a: args.set_a.clone(),
             set_b: args.set_b.clone(),
+            sample: None,
+            sample_clients: None,
+            sampled: None,
             load: args.load,
             scratch: args.scratch.clone(),
             stand_in: args.stand_in,

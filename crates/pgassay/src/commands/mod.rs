@@ -58,6 +58,7 @@ mod recorder;
 mod report;
 mod room;
 pub mod runs;
+pub mod sampled;
 mod second;
 mod serve;
 pub mod shell;

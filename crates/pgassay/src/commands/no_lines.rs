@@ -1,4 +1,5 @@
-//! `pgassay lines` where instructions can't be stepped and decoded: the functions of `lines` that others call.
+//! `pgassay lines` where instructions can't be stepped and decoded: the functions of `lines` that others call. What the
+//! processor samples is named here, too.
 
 use pgassay_lines::account::Account;
 use pgassay_lines::walls::Processor;
@@ -6,19 +7,23 @@ use pgassay_model::Failure;
 use pgassay_model::workload::WorkloadPlan;
 use pgassay_sys::stop::Stop;
 
+use super::sampled;
 use crate::cli::lines::LinesArgs;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
 
-/// Says that it is for x86-64.
+/// Shows samples, or says that counting is for x86-64.
 ///
 /// # Errors
-/// Always.
-pub fn lines(_: &LinesArgs, _: &mut Terminal, _: &Stop) -> anyhow::Result<Exit> {
-    Err(refused())
+/// What kept it from sampling; always where nothing is to be sampled.
+pub fn lines(args: &LinesArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Exit> {
+    match sampled::Source::of(args)? {
+        Some(source) if source.is_alone(args) => sampled::alone(args, source, terminal, stop),
+        _ => Err(refused()),
+    }
 }
 
-/// Says the same.
+/// Says that it is for x86-64.
 ///
 /// # Errors
 /// Always.
@@ -41,7 +46,9 @@ pub fn one(
 
 fn refused() -> anyhow::Error {
     Failure::target("lines steps servers on x86-64, and no others so far")
-        .with_remedy("run it on an x86-64 machine")
+        .with_remedy(
+            "run it on an x86-64 machine; or have this processor sample a running server: --sample SECONDS, without --load",
+        )
         .into()
 }
 

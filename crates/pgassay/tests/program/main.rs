@@ -62,6 +62,7 @@ mod query;
 mod quiet;
 mod reference;
 mod runs;
+mod sampled_lines;
 mod schemas;
 mod search_path;
 mod secrets;

@@ -24,6 +24,7 @@ use pgassay_server::{TargetSpec, clock};
 use pgassay_sys::stop::Stop;
 
 use super::progress::Progress;
+use super::sampled;
 use super::show::{next, show};
 use super::subject::{Subject, explain};
 use super::sweep::clean_up;
@@ -108,6 +109,7 @@ fn of_work(
     stop: &Stop,
 ) -> anyhow::Result<Exit> {
     let seed = seed(args)?;
+    let sampling = sampled::Source::of(args)?;
     match args.targets.as_slice() {
         [a, b] => {
             let a = record(
@@ -115,7 +117,7 @@ fn of_work(
                 &args.set_a,
                 &work,
                 seed,
-                (args, None),
+                How::of(args),
                 terminal,
                 stop,
             )?;
@@ -124,7 +126,7 @@ fn of_work(
                 &args.set_b,
                 &work,
                 seed,
-                (args, None),
+                How::of(args),
                 terminal,
                 stop,
             )?;
@@ -141,7 +143,17 @@ fn of_work(
                 );
             }
             let target = targets.first();
-            let account = record(target, &[], &work, seed, (args, None), terminal, stop)?;
+            let sampling = match sampling {
+                Some(source) if source.is_alone(args) => {
+                    return sampled::alone(args, source, terminal, stop);
+                }
+                sampling => sampling,
+            };
+            let how = How {
+                sampling,
+                ..How::of(args)
+            };
+            let account = record(target, &[], &work, seed, how, terminal, stop)?;
             show(&account, &args.show, terminal)?;
         }
     }
@@ -173,9 +185,40 @@ pub fn one(
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Account> {
+    if args.sample.is_some() || args.sampled.is_some() {
+        bail!(
+            Failure::usage("samples are shown beside counted lines, and change nothing of what is made of these")
+                .with_remedy("pgassay lines with --sample or --sampled")
+        );
+    }
     let (work, seed) = (Work::named(args)?, seed(args)?);
-    let target = args.targets.first();
-    record(target, &[], &work, seed, (args, on), terminal, stop)
+    let (target, how) = (
+        args.targets.first(),
+        How {
+            on,
+            ..How::of(args)
+        },
+    );
+    record(target, &[], &work, seed, how, terminal, stop)
+}
+
+/// How an account is made, beside the target.
+struct How<'a> {
+    args: &'a LinesArgs,
+    /// Replayed also with the times of a processor.
+    on: Option<&'a Processor>,
+    /// Samples to stand beside it.
+    sampling: Option<sampled::Source>,
+}
+
+impl<'a> How<'a> {
+    fn of(args: &'a LinesArgs) -> Self {
+        Self {
+            args,
+            on: None,
+            sampling: None,
+        }
+    }
 }
 
 fn seed(args: &LinesArgs) -> anyhow::Result<u64> {
@@ -192,10 +235,11 @@ fn record(
     settings: &[String],
     work: &Work,
     seed: u64,
-    (args, on): (&LinesArgs, Option<&Processor>),
+    how: How<'_>,
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Account> {
+    let How { args, on, sampling } = how;
     let spec: TargetSpec = target
         .map_or("temp", String::as_str)
         .parse()
@@ -207,6 +251,15 @@ fn record(
             "a loop inside the server is compiled for it, which pgassay does for this machine's processor only"
         )
         .with_remedy("a workload that a client sends, such as select-only"));
+    }
+    let has_sampling = sampling.is_some();
+    if has_sampling && (emulated.is_some() || matches!(work, Work::Loop(_))) {
+        bail!(
+            Failure::usage(
+                "samples stand beside a load that clients send to a server of this processor"
+            )
+            .with_remedy("a workload such as select-only, and no server under an emulator")
+        );
     }
     if !spec.is_launched() && !args.load {
         bail!(
@@ -229,7 +282,9 @@ fn record(
     };
     let progress = Progress::new(terminal, 1000);
     progress.say("opening the server");
-    let opened = Subject::open(&spec, &flags, 1 << 30, args.sessions + 4, stop);
+    let clients = sampling.as_ref().map_or(0, sampled::Source::clients);
+    let connections = args.sessions + clients + 4;
+    let opened = Subject::open(&spec, &flags, 1 << 30, connections, stop);
     progress.clear();
     let mut subject = opened?;
     // Its sockets lie in the server's directory: they are closed before it goes.
@@ -265,17 +320,24 @@ fn record(
         if setup::remove_noted(subject.session()?)? {
             terminal.announce("removed the schema pgassay that a killed run had left");
         }
-        if args.sessions > admission.most_clients {
+        let needed = args.sessions + clients;
+        if needed > admission.most_clients {
+            let flag = match clients {
+                0 => format!("--sessions {}", admission.most_clients),
+                _ => format!(
+                    "--sample-clients {}",
+                    admission.most_clients.saturating_sub(args.sessions).max(1)
+                ),
+            };
             bail!(
                 Failure::usage(format!(
-                    "{} sessions are more than half of the server's free connections",
-                    args.sessions
+                    "{needed} sessions are more than half of the server's free connections"
                 ))
-                .with_remedy(format!("--sessions {}", admission.most_clients))
+                .with_remedy(flag)
             );
         }
         let shown = subject.shown.clone();
-        terminal.announce(&guest::announcement(&shown, plan, args.sessions, 60.0));
+        terminal.announce(&guest::announcement(&shown, plan, needed, 60.0));
         terminal
             .announce("a session of ours will be stepped; others wait for the locks that it holds");
     }
@@ -290,7 +352,7 @@ fn record(
         (postmaster, emulated.as_mut()),
         plan,
         seed,
-        (args, on),
+        How { args, on, sampling },
         (terminal, &progress),
         stop,
     );
@@ -308,10 +370,12 @@ fn recorded(
     (postmaster, mut emulated): (u32, Option<&mut Emulated>),
     plan: &WorkloadPlan,
     seed: u64,
-    (args, on): (&LinesArgs, Option<&Processor>),
+    how: How<'_>,
     (terminal, progress): (&mut Terminal, &Progress),
     stop: &Stop,
 ) -> anyhow::Result<Account> {
+    let How { args, on, sampling } = how;
+    let mut last = None;
     if subject.cluster.is_some() {
         let session = subject.session()?;
         // Hint bits and freezing are work that the first reader would do for all.
@@ -345,6 +409,7 @@ fn recorded(
         engine.resize(1)?;
         let own_pid = backend_of(subject.session()?, &name)?;
         let process = Process::find(postmaster, own_pid)?;
+        last = Some(process);
         let seed = seed.wrapping_add(u64::from(number));
         let began = Instant::now();
         execute(&mut engine, FIRST, !seed, stop)?;
@@ -399,7 +464,12 @@ fn recorded(
     if let Some(emulated) = emulated {
         seen.emulated = Some((emulated.method(), emulated.line_bytes()));
     }
-    seen.told(subject, &plan.name, seed, (args, on), progress)
+    let mut account = seen.told(subject, &plan.name, seed, (args, on), progress)?;
+    if let Some((source, process)) = sampling.zip(last) {
+        let (of, load) = ((postmaster, process), sampled::Load { plan, seed: !seed });
+        sampled::beside(subject, of, &mut account, source, &load, progress, stop)?;
+    }
+    Ok(account)
 }
 
 /// Transactions of each of so many sessions, so that stepping them all takes no more than some minutes.
@@ -441,7 +511,7 @@ impl Seen {
             Some((method, bytes)) => (method, Some(bytes)),
             None => (
                 "Sessions of the server stepped by ptrace".to_owned(),
-                line_of_this_machine(),
+                sampled::line_of_this_machine(),
             ),
         };
         let line_bytes = args.line_size.or(line_of_it).unwrap_or(64);
@@ -486,12 +556,6 @@ impl Seen {
 fn cpu_ns(pid: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
     text.split_ascii_whitespace().next()?.parse().ok()
-}
-
-/// Bytes of a cache line (sysfs-devices-system-cpu).
-fn line_of_this_machine() -> Option<u64> {
-    let path = "/sys/devices/system/cpu/cpu0/cache/index0/coherency_line_size";
-    std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
 /// The process of our session of this name.
