@@ -62,6 +62,12 @@ pub struct CodeSite {
 /// Callers that are shown.
 const CALLERS: usize = 3;
 
+/// Whether a function is one that the server's sources mean to be inlined: an operation on an atomic word, a spinlock's
+/// test-and-set.
+fn is_primitive(function: &str) -> bool {
+    function == "tas" || function.starts_with("pg_atomic_")
+}
+
 impl Sequence {
     /// Names a recording of so many transactions. `name` is asked once for each address, `function`
     /// once for each address of code; it says whether a function has a name.
@@ -97,6 +103,15 @@ impl Sequence {
                     callers.push(caller);
                 }
             }
+            // What an optimised build has inlined is the caller's.
+            let innermost = match innermost {
+                (name, true) if is_primitive(&name) => {
+                    let of = callers.iter().position(|caller| !is_primitive(caller));
+                    let caller = of.map(|of| callers.drain(..=of).next_back());
+                    (caller.flatten().unwrap_or(name), true)
+                }
+                other => other,
+            };
             let function = match innermost {
                 (name, true) => {
                     callers.retain(|caller| *caller != name);
@@ -194,6 +209,19 @@ mod tests {
         assert_eq!(sequence.sites[0].function, "f1");
         assert_eq!(sequence.sites[0].callers, ["f3", "f4"]);
         assert_eq!(sequence.sites[1].function, "static function under f3");
+        // A function that others have inlined stands for the one that called it.
+        let called = Sequence::new(
+            &recording,
+            2,
+            &mut |address| Name::unknown(format!("at {address}")),
+            &mut |address| match address / 100 {
+                1 => ("pg_atomic_fetch_add_u32_impl".to_owned(), true),
+                2 => ("pg_atomic_fetch_add_u32".to_owned(), true),
+                other => (format!("f{other}"), true),
+            },
+        );
+        assert_eq!(called.sites[0].function, "f3");
+        assert_eq!(called.sites[0].callers, ["f4"]);
         // A pause too many: no boundaries within.
         let odd = Recording {
             pauses: vec![0, 1, 2, 4],

@@ -14,6 +14,11 @@ struct Release {
 
 const RELEASES: &[Release] = &[
     Release {
+        number: 90_500,
+        name: "9.5",
+        layouts: include_str!("../../layouts/9.5.txt"),
+    },
+    Release {
         number: 90_600,
         name: "9.6",
         layouts: include_str!("../../layouts/9.6.txt"),
@@ -180,6 +185,11 @@ impl Layouts {
         names.iter().find_map(|name| self.get(name))
     }
 
+    /// Whether the locks of the main array tell by their tranches what they are for: from 9.6 on.
+    pub fn has_tranches(&self) -> bool {
+        !self.tranches.is_empty()
+    }
+
     /// The name of a tranche of lightweight locks; up to `fixed[0]` they are single locks.
     pub fn tranche(&self, id: u32) -> Option<&str> {
         self.tranches.get(&id).map(String::as_str)
@@ -227,14 +237,26 @@ mod tests {
                 );
             }
             let descriptor = layouts.get("BufferDesc").unwrap();
-            assert_eq!(descriptor.offset("buf_id"), Some(20), "{major}");
-            assert_eq!(descriptor.offset("state"), Some(24), "{major}");
+            // Up to 9.5 a spinlock guards what one word is since.
+            let word = if release.number < 90_600 {
+                [("buf_id", 36), ("buf_hdr_lock", 32)]
+            } else {
+                [("buf_id", 20), ("state", 24)]
+            };
+            for (name, at) in word {
+                assert_eq!(descriptor.offset(name), Some(at), "{major}");
+            }
             assert!(layouts.get("PGPROC").unwrap().offset("pid").is_some());
             assert_eq!(layouts.fixed[1..], [128, 16, 16], "{major}");
             let mapping: Vec<_> = (0..200)
                 .filter(|id| layouts.tranche(*id) == Some("BufferMapping"))
                 .collect();
-            assert_eq!(mapping.len(), 1, "{major}");
+            assert_eq!(
+                mapping.len(),
+                usize::from(layouts.has_tranches()),
+                "{major}"
+            );
+            assert_eq!(layouts.has_tranches(), release.number >= 90_600);
             let own = if release.number < 100_000 { 0 } else { 4 };
             assert_eq!(layouts.single(4, own), Some("ProcArray"), "{major}");
             assert_eq!(layouts.single(4, 7), None, "{major}");
@@ -245,7 +267,7 @@ mod tests {
     fn neighbours_stand_in_and_say_so() {
         let eleven = Layouts::of(110_022);
         assert!(!eleven.exact && eleven.release == "13");
-        assert!(Layouts::of(90_624).exact && !Layouts::of(90_524).exact);
+        assert!(Layouts::of(90_624).exact && !Layouts::of(90_424).exact);
         let later = Layouts::of(210_000);
         assert!(!later.exact && later.release == "18");
     }

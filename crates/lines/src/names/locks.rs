@@ -1,5 +1,5 @@
 //! The main array of lightweight locks: single ones, then the partitions of the tables of buffers, locks and
-//! predicate locks, then those of extensions.
+//! predicate locks, then those of extensions; up to 9.5, then those of the buffers and of the sessions.
 
 use super::layout::Layouts;
 use super::memory::Memory;
@@ -48,6 +48,35 @@ fn arrangement(memory: &Memory<'_>, first: u64, partitions: &[u64]) -> Option<Ar
             single: single as u64,
         })
     })
+}
+
+/// The arrangement of a release whose locks have no tranches: by its layout, if the locks bear it out, each of which
+/// nobody waits for points at itself. And how many locks there are in all, which stands before them.
+fn counted(memory: &Memory<'_>, first: u64, layouts: &Layouts) -> Option<(Arrangement, u64)> {
+    let stride = layouts.get("LWLockPadded")?.size;
+    let layout = layouts.get("LWLock")?;
+    let (tranche, waiters) = (layout.offset("tranche")?, layout.offset("waiters.head")?);
+    let fixed: u64 = layouts.fixed.iter().sum();
+    // LWLockCounter: the next lock that is free, the number of all, the next tranche.
+    let [next, all] = [12, 8].map(|before| memory.u32(first.checked_sub(before)?));
+    let (next, all) = (u64::from(next?), u64::from(all?));
+    let is_lock = |number: &u64| {
+        let lock = first + number * stride;
+        let head = lock + waiters;
+        memory.u16(lock + tranche) == Some(0) && memory.u64(head).is_some_and(|at| at != 0)
+    };
+    let at_rest = |number: &u64| {
+        let head = first + number * stride + waiters;
+        memory.u64(head) == Some(head)
+    };
+    let right = (fixed..=all).contains(&next)
+        && (0..fixed).all(|number| is_lock(&number))
+        && (0..fixed).filter(at_rest).count() as u64 * 2 > fixed;
+    let arrangement = Arrangement {
+        stride,
+        single: layouts.fixed[0],
+    };
+    right.then_some((arrangement, all))
 }
 
 /// What the locks are called, from the first on.
@@ -100,7 +129,11 @@ impl Survey<'_> {
                 .push("the server exports no MainLWLockArray".to_owned());
             return;
         };
-        let Some(found) = arrangement(&self.memory, first, &self.layouts.fixed[1..]) else {
+        let by_count = (self.layouts.exact && !self.layouts.has_tranches())
+            .then(|| counted(&self.memory, first, &self.layouts))
+            .flatten();
+        let by_tranche = || arrangement(&self.memory, first, &self.layouts.fixed[1..]);
+        let Some(found) = by_count.map(|(found, _)| found).or_else(by_tranche) else {
             self.doubts
                 .push("the array of LWLocks does not look as expected".to_owned());
             return;
@@ -108,7 +141,85 @@ impl Survey<'_> {
         let names = names(&self.memory, first, found, &self.layouts);
         let length = names.len() as u64 * found.stride;
         let stride = found.stride;
+        if let Some((_, all)) = by_count {
+            self.assigned(first + length, first + all * stride, stride);
+        }
         self.add(first, length, "LWLock", Shape::Locks { stride, names });
+    }
+
+    /// Locks of the main array that were handed out one by one (LWLockAssign, up to 9.5): those of the buffers, two for
+    /// each, and of the sessions, in their order.
+    fn assigned(&mut self, start: u64, end: u64, stride: u64) {
+        let layout = self.layouts.get("LWLock");
+        let row = |layout, what, own| Shape::Row {
+            stride,
+            layout,
+            what,
+            own,
+        };
+        self.add(
+            start,
+            end - start,
+            "LWLock",
+            row(layout.clone(), "assigned", None),
+        );
+        let within = |from: u64, count: u64| {
+            let to = from.checked_add(count * stride)?;
+            (from >= start && to <= end).then_some(to - from)
+        };
+        let header = self.layouts.get("BufferDesc");
+        let descriptors = self
+            .allocations
+            .iter()
+            .find(|a| a.structure == "Buffer Descriptors");
+        let buffers = header.zip(descriptors).and_then(|(header, descriptors)| {
+            let at = header.offset("io_in_progress_lock")?;
+            let count = self.number("NBuffers")?;
+            let first = self.memory.u64(descriptors.start + at)?;
+            let content = header.offset("content_lock")?;
+            let as_expected = (0..count.min(1000)).all(|number| {
+                let of = descriptors.start + number * header.size;
+                let lock = first + number * 2 * stride;
+                self.memory.u64(of + at) == Some(lock)
+                    && self.memory.u64(of + content) == Some(lock + stride)
+            });
+            let length = within(first, count * 2)?;
+            as_expected.then_some((first, length))
+        });
+        match buffers {
+            Some((first, length)) => {
+                let names = ["I/O lock", "content lock"];
+                self.add(
+                    first,
+                    length,
+                    "LWLock",
+                    Shape::BufferLocks { stride, names },
+                );
+            }
+            None => self
+                .doubts
+                .push("the locks of the buffers do not lie as expected".to_owned()),
+        }
+        let sessions = self.own_process().and_then(|own| {
+            let process = self.layouts.get("PGPROC")?;
+            let lock = process.offset("backendLock")?;
+            let mine = self.memory.u64(self.variable("MyProc")? + lock)?;
+            let first = self.memory.u64(self.variable("ProcGlobal")?)?;
+            let first = self.memory.u64(first + lock)?;
+            let length = within(first, own + 1)?;
+            (first + own * stride == mine).then_some((first, length, own))
+        });
+        if let Some((first, length, own)) = sessions {
+            // As many as there are sessions; who has none of these numbers does not use them.
+            let most = self.number("MaxBackends").unwrap_or(0);
+            let length = within(first, most).unwrap_or(length);
+            self.add(
+                first,
+                length,
+                "LWLock of PGPROC",
+                row(layout, "session", Some(own)),
+            );
+        }
     }
 }
 
@@ -165,6 +276,45 @@ mod tests {
         let old: Vec<u16> = std::iter::repeat_n(0, 48).chain(tables(14)).collect();
         let (_, names) = named(90_624, 128, &old).unwrap();
         assert_eq!([&names[4], &names[48]], ["ProcArray", "BufferMapping 0"]);
+    }
+
+    /// An array as up to 9.5: locks of 32 bytes without tranches, their number before them.
+    #[test]
+    fn locks_without_tranches_go_by_their_number() {
+        let layouts = Layouts::of(90_503);
+        let arrangement_of = |waiting: u64, tranche: u8, count: u32| {
+            let first = 0x1000u64;
+            let mut bytes = vec![0u8; 1 << 15];
+            let mut put = |at: u64, value: &[u8]| {
+                bytes[at as usize..at as usize + value.len()].copy_from_slice(value);
+            };
+            put(first - 12, &202u32.to_ne_bytes());
+            put(first - 8, &count.to_ne_bytes());
+            for number in 0..202 {
+                let lock = first + number * 32;
+                let head = if number < waiting { 0x9999 } else { lock + 8 };
+                put(lock + 2, &[tranche]);
+                put(lock + 8, &head.to_ne_bytes());
+            }
+            let read = |at: u64, into: &mut [u8]| {
+                let from = bytes.get(at as usize..at as usize + into.len());
+                from.is_some_and(|from| {
+                    into.copy_from_slice(from);
+                    true
+                })
+            };
+            counted(&Memory::new(&read), first, &layouts)
+        };
+        let arrangement = Arrangement {
+            stride: 32,
+            single: 42,
+        };
+        assert_eq!(arrangement_of(3, 0, 5000), Some((arrangement, 5000)));
+        // Fewer than the fixed ones, other tranches, too many that somebody waits for: something else lies there.
+        assert_eq!(arrangement_of(3, 0, 201), None);
+        assert_eq!(arrangement_of(3, 1, 5000), None);
+        assert_eq!(arrangement_of(150, 0, 5000), None);
+        assert_eq!(layouts.single(4, 0), Some("ProcArray"));
     }
 
     #[test]

@@ -33,6 +33,11 @@ pub(super) enum Shape {
     },
     /// Lightweight locks.
     Locks { stride: u64, names: Vec<String> },
+    /// Lightweight locks of the buffers, of each as many as there are names, so far apart.
+    BufferLocks {
+        stride: u64,
+        names: [&'static str; 2],
+    },
     /// Headers of the buffers.
     Descriptors(Rc<Layout>),
     /// The buffers themselves.

@@ -171,6 +171,17 @@ impl Survey<'_> {
                     name.field = field(&layout, offset % stride);
                 }
             }
+            Shape::BufferLocks { stride, names } => {
+                let number = offset / stride;
+                let (buffer, what) = self.buffer(number / 2);
+                let of = names[(number % 2) as usize];
+                name.structure = format!("{of} of");
+                name.element = buffer;
+                name.group = format!("{of} of {what}");
+                if let Some(layout) = self.layouts.get("LWLock") {
+                    name.field = field(&layout, offset % stride);
+                }
+            }
             Shape::Descriptors(layout) => {
                 name.structure = "descriptor of".to_owned();
                 let (buffer, what) = self.buffer(offset / 64);

@@ -147,7 +147,7 @@ impl<'a> Survey<'a> {
         };
         let own = self.own_number();
         let shape = match name {
-            "Buffer Descriptors" => self.descriptors(start, size),
+            "Buffer Descriptors" => return self.descriptors(start, size),
             "Buffer Blocks" => return self.blocks(start, size),
             "Proc Header" => one(layouts.get("PROC_HDR"), vec![]),
             "Proc Array" => one(layouts.get("ProcArrayStruct"), vec![]),
@@ -274,8 +274,23 @@ impl<'a> Survey<'a> {
             || name.ends_with(" Ctl") && name != "XLOG Ctl"
     }
 
+    /// The headers begin where the variable says: up to 9.5 they are aligned within their memory.
+    fn descriptors(&mut self, start: u64, size: u64) {
+        let end = start + size;
+        let first = self.variable("BufferDescriptors");
+        let start = first.filter(|first| (start..end).contains(first));
+        let start = start.unwrap_or(end - size);
+        let shape = self.headers(start, size);
+        self.allocations.push(Region {
+            start,
+            end,
+            structure: "Buffer Descriptors".to_owned(),
+            shape,
+        });
+    }
+
     /// The headers' numbers stand in them: all must be right.
-    fn descriptors(&mut self, start: u64, size: u64) -> Shape {
+    fn headers(&mut self, start: u64, size: u64) -> Shape {
         let Some(layout) = self.layouts.get("BufferDesc") else {
             return Shape::Whole;
         };

@@ -169,6 +169,62 @@ fn a_loop_is_counted_by_the_operation() {
     );
 }
 
+/// The last release whose pins take the spinlock in the header: each pin and unpin is an atomic and two stores, and the
+/// content is locked elsewhere.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn pins_of_9_5_take_the_header_s_spinlock() {
+    let runs = Runs::new("lines-95");
+    let args = [
+        "lines",
+        "temp:9.5",
+        "--stand-in",
+        "--sessions",
+        "1",
+        "-n",
+        "2",
+        "--scale",
+        "1",
+        "--at",
+        "1,2",
+        "--json",
+    ];
+    let output = runs.run(&args);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_schema(&json, "lines-1.json");
+    assert!(json["named_share"].as_f64().unwrap() > 0.95, "{json}");
+    assert_eq!(json["doubts"], serde_json::json!([]));
+    let lines = json["lines"].as_array().unwrap();
+    let root = |of: &str| {
+        let starts = |line: &&Value| {
+            let name = line["name"].as_str().unwrap();
+            name.starts_with(of) && name.contains("(root of pgbench_accounts_pkey")
+        };
+        lines
+            .iter()
+            .find(starts)
+            .unwrap_or_else(|| panic!("{of}: {json}"))
+    };
+    let counts = |line: &Value| {
+        let of = |kind: &str| line["counts"][kind].as_f64().unwrap();
+        (of("atomics"), of("stores"))
+    };
+    let descriptor = root("descriptor of buffer");
+    assert_eq!(counts(descriptor), (2.0, 4.0), "{descriptor}");
+    let takers: Vec<&str> = descriptor["takers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|taker| taker["function"].as_str().unwrap())
+        .collect();
+    assert!(
+        takers.contains(&"PinBuffer") && takers.contains(&"UnpinBuffer"),
+        "{takers:?}"
+    );
+    assert_eq!(counts(root("content lock of buffer")), (2.0, 0.0));
+}
+
 /// Words of two sessions on one line are told, words on lines of their own are not.
 #[test]
 fn false_sharing_is_told_and_padding_is_not() {
