@@ -1,10 +1,11 @@
-//! What the source of a function in PL/pgSQL does for each round of a loop: only that is kept of it.
+//! What the source of a function in PL/pgSQL does that costs more than it looks, above all for each round of a loop: only
+//! that is kept of it.
 
 use pgassay_model::observed::plans::LoopFacts;
 use pgassay_text::normalise::normalise;
 use pgassay_text::sql;
 
-/// What a function does within its loops.
+/// What a function does, most of it within its loops.
 pub(super) fn loops(source: &str) -> LoopFacts {
     let bare = without_literals(source);
     let tokens = tokens(&bare);
@@ -22,6 +23,16 @@ pub(super) fn loops(source: &str) -> LoopFacts {
                 false => depth += 1,
             }
         }
+        let begins = at == 0
+            || [";", "loop", "then", "else", "begin"]
+                .iter()
+                .any(|w| is(at - 1, w));
+        // RETURN QUERY EXECUTE, FOR … IN EXECUTE, OPEN … FOR EXECUTE.
+        let behind = at > 0 && ["query", "in", "for"].iter().any(|w| is(at - 1, w));
+        facts.executes |= is(at, "execute") && (begins || behind);
+        facts.tries |= tokens[at]
+            .get(.."pg_try_advisory".len())
+            .is_some_and(|name| name.eq_ignore_ascii_case("pg_try_advisory"));
         if depth == 0 {
             continue;
         }
@@ -32,10 +43,6 @@ pub(super) fn loops(source: &str) -> LoopFacts {
         {
             keep(&mut facts.caught, error);
         }
-        let begins = at == 0
-            || [";", "loop", "then", "else", "begin"]
-                .iter()
-                .any(|w| is(at - 1, w));
         let assigned = is(at + 1, ":=") || is(at + 1, "=");
         if begins && assigned && is(at + 2, tokens[at]) && is(at + 3, "||") {
             // An array that is appended to grows in its place.
@@ -138,6 +145,23 @@ mod tests {
             .is_empty()
         );
         assert!(of("text", "/* LOOP */ -- LOOP\n out := out || 'x';").is_empty());
+    }
+
+    #[test]
+    fn statements_that_are_put_together_and_locks_that_are_tried_for_are_seen() {
+        let executes = |body: &str| loops(&format!("BEGIN {body} END")).executes;
+        for body in [
+            "EXECUTE format('SELECT 1') INTO a;",
+            "RETURN QUERY EXECUTE q USING b;",
+            "FOR r IN EXECUTE q LOOP NULL; END LOOP;",
+        ] {
+            assert!(executes(body), "{body}");
+        }
+        assert!(!executes("a := 'EXECUTE x'; -- EXECUTE y"));
+        assert!(!executes("PERFORM execute_all();"));
+        let tried = "BEGIN WHILE NOT pg_try_advisory_xact_lock(k) LOOP PERFORM pg_sleep(0.1); END LOOP; END";
+        assert!(loops(tried).tries);
+        assert!(!loops("BEGIN PERFORM pg_advisory_xact_lock(k); END").tries);
     }
 
     #[test]

@@ -277,8 +277,26 @@ fn add_catalogues(session: &mut Session, plan: &mut Plan) {
         .flatten()
         .and_then(|bytes| bytes.parse().ok());
     plan.relations = relations(session, plan).unwrap_or_default();
+    plan.remote_estimates = remote_estimates(session, plan);
     leaky(session, plan);
     functions(session, plan);
+}
+
+/// Foreign servers that are asked for estimates, where a plan scans foreign tables: a join of them names none.
+fn remote_estimates(session: &mut Session, plan: &Plan) -> Vec<String> {
+    let all = plan.root.all();
+    if !all.iter().any(|(_, node)| node.kind == "Foreign Scan") {
+        return Vec::new();
+    }
+    let on = "o.option_name = 'use_remote_estimate' AND o.option_value IN ('true', 'on', 'yes', 't', '1')";
+    let found = session.catalog_rows(&format!(
+        "SELECT s.srvname FROM pg_catalog.pg_foreign_server s \
+         WHERE EXISTS (SELECT FROM pg_catalog.pg_options_to_table(s.srvoptions) o WHERE {on}) \
+         OR EXISTS (SELECT FROM pg_catalog.pg_foreign_table f, pg_catalog.pg_options_to_table(f.ftoptions) o \
+                    WHERE f.ftserver = s.oid AND {on}) ORDER BY 1 LIMIT 20"
+    ));
+    let rows = found.map(|found| found.rows).unwrap_or_default();
+    rows.into_iter().flatten().flatten().collect()
 }
 
 /// Whether planning somebody's statement runs no code of theirs with our rights.
@@ -362,6 +380,11 @@ fn relations(session: &mut Session, plan: &Plan) -> Option<BTreeMap<String, Rela
                'targets', coalesce((SELECT pg_catalog.json_object_agg(a.attname, a.attstattarget) \
                  FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 \
                  AND NOT a.attisdropped AND a.attstattarget >= 0), '{{}}'), \
+               'options', coalesce((SELECT pg_catalog.json_object_agg(pg_catalog.split_part(o, '=', 1), \
+                   pg_catalog.split_part(o, '=', 2)) FROM pg_catalog.unnest(c.reloptions) o), '{{}}'), \
+               'wrapper', (SELECT w.fdwname FROM pg_catalog.pg_foreign_table f \
+                 JOIN pg_catalog.pg_foreign_server s ON s.oid = f.ftserver \
+                 JOIN pg_catalog.pg_foreign_data_wrapper w ON w.oid = s.srvfdw WHERE f.ftrelid = c.oid), \
                'rules', coalesce((SELECT pg_catalog.json_object_agg(w.event, w.number) FROM ( \
                  SELECT CASE r.ev_type WHEN '2' THEN 'Update' WHEN '3' THEN 'Insert' ELSE 'Delete' END AS event, \
                    count(*) AS number FROM pg_catalog.pg_rewrite r WHERE r.ev_class = c.oid \

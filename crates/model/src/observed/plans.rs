@@ -40,7 +40,7 @@ pub struct Plan {
     /// Functions in its conditions that are written in a procedural language, with it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub functions: BTreeMap<String, String>,
-    /// What the source of those of them in PL/pgSQL does for each round of a loop, by name.
+    /// What the source of those of them in PL/pgSQL does that costs more than it looks, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub loops: BTreeMap<String, LoopFacts>,
     /// Functions in FROM that say nothing of how many rows they give, each as `ALTER FUNCTION` names it: the
@@ -53,6 +53,9 @@ pub struct Plan {
     /// Those of them that are VOLATILE, each as `ALTER FUNCTION` names it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub volatile: BTreeMap<String, String>,
+    /// Foreign servers that are asked for estimates at each planning (`use_remote_estimate`), where it scans foreign tables.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remote_estimates: Vec<String>,
     /// Plans that the statement would have under other settings, as far as they cost less.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alternatives: Vec<Alternative>,
@@ -108,13 +111,19 @@ pub const DISABLE_COST: f64 = 1e10;
 /// Rows of a set-returning function that says nothing of them (CREATE FUNCTION, `ROWS`).
 pub const DEFAULT_ROWS: f64 = 1000.0;
 
-/// What the source of a function in PL/pgSQL does within its loops. Nothing else of the source is kept.
+/// What the source of a function in PL/pgSQL does that costs more than it looks. Nothing else of the source is kept.
 #[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct LoopFacts {
-    /// Variables that are put together by concatenation with themselves.
+    /// Whether it executes statements that it puts together (EXECUTE).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub executes: bool,
+    /// Whether it tries for an advisory lock without waiting for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tries: bool,
+    /// Variables that, in a loop, are put together by concatenation with themselves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub concatenated: Vec<String>,
-    /// Errors that blocks catch.
+    /// Errors that blocks in a loop catch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub caught: Vec<String>,
 }
@@ -262,6 +271,12 @@ pub struct RelationFacts {
     /// Columns with a statistics target of their own (ALTER TABLE … SET STATISTICS), with it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub targets: BTreeMap<String, u32>,
+    /// Its storage parameters (CREATE TABLE … WITH), by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub options: BTreeMap<String, String>,
+    /// Of a foreign table the foreign-data wrapper: `postgres_fdw`, `file_fdw`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wrapper: Option<String>,
     /// Rules on it, by what they rewrite (`Insert`, `Update`, `Delete`), with their number.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rules: BTreeMap<String, u32>,

@@ -16,6 +16,8 @@ const FILES: &[&str] = &[
     "memory.max",
     "memory.high",
     "cpu.max",
+    "cpu.weight",
+    "cpu.shares",
     "cpuset.cpus.effective",
     "memory.limit_in_bytes",
     "cpu.cfs_quota_us",

@@ -174,7 +174,12 @@ fn taken(evidence: &Evidence) -> Option<Observation> {
     );
     // Without them, the time that sessions wait would be gone.
     let gain = waiting.map(|waiting| run.of_cycle(waiting));
-    let seen = Observation::measured(Basis::MachineTime, gain, saw).shell(LIST);
+    let seen = Observation::measured(Basis::MachineTime, gain, saw)
+        .shell(LIST)
+        .advice(
+            "move them to another machine or another time, or have them give way: nice, CPUWeight= of their unit; and see that the server's own control \
+             group weighs enough (cpu.weight, cpu.shares; requests.cpu in Kubernetes): pgassay check --explain cpu-weight",
+        );
     let seen = match waiting {
         Some(waiting) => seen.covers(waiting),
         None => seen.confidence(Confidence::Medium),

@@ -9,6 +9,7 @@ use crate::observed::statements::StatementTime;
 
 pub(super) const DETECTORS: &[Detector] = &[
     run("cursor-with-hold", holdable),
+    run("cursor-tuple-fraction", planned_whole),
     run("slot-peeked", peeked),
 ];
 
@@ -51,6 +52,54 @@ fn holdable(evidence: &Evidence) -> Option<Observation> {
             (
                 StepKind::Advice,
                 "or ask for a page at a time: … WHERE (key) > (the last one) ORDER BY key LIMIT n".to_owned(),
+            ),
+        ],
+    });
+    joined(&run, hits.collect())
+}
+
+const FRACTION: &str = "cursor_tuple_fraction";
+/// What the server comes with (PostgreSQL manual, "Query Planning").
+const COMES_WITH: f64 = 0.1;
+
+/// Cursors that are planned as if more of their rows were fetched than the server takes by default.
+fn planned_whole(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let value = run.setting(FRACTION)?;
+    if value.parse::<f64>().ok()? <= COMES_WITH {
+        return None;
+    }
+    let fetches = |s: &&StatementTime| super::commits::verb(&s.text) == "FETCH";
+    let seen = run.observed?.statements.as_ref()?;
+    let declared = seen.statements.iter().find(|s| {
+        let lower = s.text.to_ascii_lowercase();
+        lower.starts_with("declare ") && lower.contains(" cursor ")
+    });
+    let hits = weighty(&run).filter(fetches).map(|statement| Hit {
+        statement,
+        part: Part::of_all(1.0),
+        left: None,
+        saw: format!(
+            "Cursors are planned for {value} of their rows ({FRACTION}): where only the first are fetched, the whole is sorted or joined before \
+             the first one comes."
+        ),
+        confidence: Confidence::Medium,
+        evidence: declared
+            .map(|declared| format!("the cursor: {}", declared.named()))
+            .into_iter()
+            .chain([format!("{FRACTION} = {value}, 0.1 by default")])
+            .collect(),
+        steps: vec![
+            (
+                StepKind::Sql,
+                format!("ALTER SYSTEM RESET {FRACTION}; SELECT pg_reload_conf();"),
+            ),
+            (
+                StepKind::Advice,
+                format!(
+                    "set it only for what reads its cursors to the end (SET LOCAL {FRACTION} = 1, ALTER ROLE … SET); or say LIMIT in statements of which \
+                     only the first rows are wanted"
+                ),
             ),
         ],
     });

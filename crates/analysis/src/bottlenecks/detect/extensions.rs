@@ -55,6 +55,28 @@ const KNOWN: &[Known] = &[
              nondeterministic collation",
         ],
     },
+    Known {
+        library: "dict_",
+        symbols: &[],
+        setting: None,
+        why: "Texts are taken apart into words for a text search, and each word is brought to its stem by a dictionary. Whoever calls to_tsvector() on a \
+              column in a statement (for ts_rank, ts_headline or a condition without an index on that expression) does so for each row anew.",
+        instead: &[
+            "keep the words in a column: ALTER TABLE … ADD COLUMN words tsvector GENERATED ALWAYS AS (to_tsvector('configuration', column)) STORED \
+             (from 12 on; a trigger before), with the GIN index on it, and search and rank by that column",
+            "rank fewer hits: take the newest, or those of an exact condition, before ts_rank",
+        ],
+    },
+    Known {
+        library: "file_fdw",
+        symbols: &[],
+        setting: None,
+        why: "A foreign table of file_fdw is a file: it has no index, and each scan opens it, reads it from beginning to end and takes each line apart.",
+        instead: &[
+            "load the file into a table with a key as often as it comes (COPY, INSERT … SELECT from the foreign table), or keep it in a materialized view \
+             with an index",
+        ],
+    },
 ];
 
 /// Adds what is known of a library to what was seen of it.
@@ -112,6 +134,8 @@ mod tests {
         let icu = advised("libicui18n.so.72.1", &["icu_72::CollationKeys"]);
         assert!(icu[0].contains("COLLATE \"C\""), "{icu:?}");
         assert!(advised("pg_trgm.so", &["cnt_sml"])[1].contains("<->"));
+        let stems = advised("dict_snowball.so", &["english_UTF_8_stem"]);
+        assert!(stems[0].contains("STORED"), "{stems:?}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Forms of conditions that no ordinary index serves, and what to write instead, as a table.
 
-use super::conditions::conjuncts;
+use super::conditions::{aliases, conjuncts};
 
 /// A form of a condition.
 struct Form {
@@ -24,6 +24,12 @@ const WITHIN: &str = "write it as column LIKE '%' || value || '%', which an inde
 const DISTANCE: &str = "write ST_DWithin(a, b, distance) in the place of ST_Distance(a, b) < distance: a GiST index serves it";
 const MEMBER: &str = "write it by an operator that an index USING gin (column) serves: column @> ARRAY[value], for arrays; column @> '{…}' and \
                       column ? key, for jsonb";
+
+const OF_PREFIXES: &str = "the pattern comes from the column, which no index serves: ask for the prefixes that the value has, column = ANY (ARRAY[left(value, 1), \
+                           left(value, 2), …]), which an index on the column answers; for the longest one ORDER BY length(column) DESC LIMIT 1";
+const OF_EXPRESSIONS: &str = "each row brings a regular expression of its own, which no index serves, and a session keeps the last 32 that it has compiled: put \
+                              them together into one (string_agg(column, '|'), kept where they change seldom), or look for words in their place (LIKE, a \
+                              text search)";
 
 const NULL_SAFE: &str = "compare with =, which an index serves, and with IS NULL where the value is null, in the place of IS NOT DISTINCT FROM \
                          (object mappers: their setting for the meaning of null)";
@@ -93,6 +99,20 @@ pub(super) fn known(condition: &str) -> Option<Known> {
     if let Some(list) = of_part(searches_list, true, LISTED) {
         return Some(list);
     }
+    if let Some(prefixes) = of_part(
+        |part| pattern_of_row(part, &[" ~~ ", " ~~* "]),
+        true,
+        OF_PREFIXES,
+    ) {
+        return Some(prefixes);
+    }
+    if let Some(expressions) = of_part(
+        |part| pattern_of_row(part, &[" ~ ", " ~* "]),
+        true,
+        OF_EXPRESSIONS,
+    ) {
+        return Some(expressions);
+    }
     let Some(form) = FORMS.iter().find(shows) else {
         return of_part(is_null_safe, false, NULL_SAFE);
     };
@@ -112,6 +132,12 @@ fn is_null_safe(part: &str) -> bool {
     part.trim_start_matches('(').starts_with("not (") && part.contains(" is distinct from ")
 }
 
+/// `$1 ~~ (r.prefix || '%')`, `c.body ~* b.pattern`: on the right of the operator there is a column.
+fn pattern_of_row(part: &str, operators: &[&str]) -> bool {
+    let mut sides = operators.iter().filter_map(|op| part.split_once(op));
+    sides.any(|(_, right)| !aliases(right).is_empty())
+}
+
 /// `((',' || t.ids) || ',') ~~ '%,7,%'`: a column between two constants.
 fn searches_list(part: &str) -> bool {
     let Some((joined, _)) = part.split_once(" ~~ ") else {
@@ -129,6 +155,20 @@ fn searches_list(part: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn patterns_that_a_row_brings_are_told_of_the_value() {
+        let instead = |condition: &str| known(condition).map(|known| known.instead);
+        assert_eq!(
+            instead("($1::text ~~ (rate.prefix || $2::text))"),
+            Some(OF_PREFIXES)
+        );
+        assert_eq!(instead("(c.body ~* b.pattern)"), Some(OF_EXPRESSIONS));
+        assert_eq!(
+            instead("(rate.prefix ~~ ($1::text || '%'::text))"),
+            Some(PATTERN)
+        );
+    }
 
     #[test]
     fn forms_that_no_index_serves_are_known() {

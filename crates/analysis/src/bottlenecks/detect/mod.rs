@@ -26,6 +26,7 @@ mod estimates;
 mod existence;
 mod extensions;
 mod failures;
+mod foreign;
 mod forms;
 mod functions;
 mod gentler;
@@ -35,6 +36,7 @@ mod late;
 mod locked;
 mod logging;
 mod memory;
+mod methods;
 mod nearest;
 mod needless;
 mod nodes;
@@ -56,6 +58,7 @@ mod run;
 mod samples;
 mod scaling;
 mod schema;
+mod searches;
 mod sessions;
 mod settings;
 mod shapes;
@@ -68,12 +71,14 @@ mod targets;
 #[cfg(test)]
 pub(crate) mod tests;
 mod updates;
+mod visibility;
 mod volume;
 mod waiting;
 mod waits;
 mod wal;
 mod walks;
 mod whole;
+mod windows;
 mod writes;
 mod written;
 
@@ -176,6 +181,8 @@ const FUNCTIONS: &[&[Detector]] = &[
     logging::DETECTORS,
     process::DETECTORS,
     pools::DETECTORS,
+    methods::DETECTORS,
+    foreign::DETECTORS,
 ];
 
 /// What looks at one kind of evidence for an entry.

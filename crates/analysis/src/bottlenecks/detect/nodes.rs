@@ -6,7 +6,7 @@ use pgassay_text::number::counted;
 
 use super::functions::calls_in;
 use super::hits::{Named, Part, weighty};
-use super::{counts, tenths};
+use super::{counts, forms, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Finding, Observation, Severity};
 use crate::observed::statements::StatementTime;
@@ -396,12 +396,32 @@ fn step(busy: &Busy, plan: &Plan) -> String {
             busy.work.temporary_blocks
         );
     }
+    let wrapper = plan
+        .relations
+        .get(table)
+        .and_then(|facts| facts.wrapper.as_deref());
+    if wrapper == Some("file_fdw") {
+        return format!(
+            "{table} is a file (file_fdw), which has no index and is read and taken apart anew for each scan: load it into a table with a key as often as \
+             it comes (COPY, INSERT … SELECT from the foreign table), or keep it in a materialized view with an index"
+        );
+    }
     if node.kind == "Foreign Scan" && busy.work.removed >= 10.0 * busy.given().max(1.0) {
         let by = condition(node).unwrap_or("its condition");
         return format!(
             "{by} is not sent to the foreign server, which gives all rows: make what it compares with a value before, as functions that are \
              not IMMUTABLE (now()) and operators of other extensions are not sent: column >= (SELECT now() - interval '1 hour'), or a parameter"
         );
+    }
+    // A form that no index serves is told of what to write.
+    let filter = ["Filter", "Join Filter"]
+        .iter()
+        .find_map(|key| node.conditions.get(*key));
+    if let Some(form) = filter.and_then(|filter| forms::known(filter))
+        && busy.work.removed >= 10.0 * busy.given().max(1.0)
+        && form.searches
+    {
+        return form.instead.to_owned();
     }
     let searches = node.relation.is_some() || node.conditions.contains_key("Join Filter");
     if searches && busy.work.removed >= 10.0 * busy.given().max(1.0) {

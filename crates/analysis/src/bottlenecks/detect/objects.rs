@@ -2,6 +2,7 @@
 
 use pgassay_model::observed::growth::{Grown, GrowthRecord, HoldsHorizon};
 
+use super::hits::weighty;
 use super::{Detector, run, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity};
@@ -73,6 +74,10 @@ fn behind(evidence: &Evidence) -> Option<Observation> {
     if holder(&evidence.run?, worst).is_some() {
         return None;
     }
+    let parameters = hampering(&evidence.run?, &worst.name);
+    if let Some(seen) = without(seen.clone(), worst, &parameters) {
+        return Some(seen);
+    }
     Some(
         seen.sql(format!("VACUUM (ANALYZE, VERBOSE) {};", worst.name))
             .advice(
@@ -84,6 +89,50 @@ fn behind(evidence: &Evidence) -> Option<Observation> {
                  pgassay check --explain horizon-held",
             ),
     )
+}
+
+/// Storage parameters of a table that keep vacuum from its work, with their values.
+fn hampering<'a>(run: &RunEvidence<'a>, table: &str) -> Vec<(&'a str, &'a str)> {
+    let plans = weighty(run).filter_map(|s| s.plan.as_ref());
+    let mut facts = plans.filter_map(|plan| plan.relations.get(table));
+    let Some(facts) = facts.next() else {
+        return Vec::new();
+    };
+    let options = facts.options.iter();
+    let options = options.map(|(name, value)| (name.as_str(), value.as_str()));
+    options
+        .filter(|(name, value)| {
+            let off = matches!(*value, "off" | "false" | "no" | "0");
+            off && matches!(*name, "vacuum_index_cleanup" | "autovacuum_enabled")
+        })
+        .collect()
+}
+
+/// The same where storage parameters of the table keep vacuum from its work; none where none do.
+fn without(seen: Observation, worst: &Grown, parameters: &[(&str, &str)]) -> Option<Observation> {
+    let (name, value) = parameters.first()?;
+    let table = &worst.name;
+    let all: Vec<&str> = parameters.iter().map(|(name, _)| *name).collect();
+    let cleanup = all.contains(&"vacuum_index_cleanup");
+    let why = match cleanup {
+        true => {
+            "vacuum frees its rows and leaves their entries in the indexes, which scans go through"
+        }
+        false => "autovacuum does not come to it",
+    };
+    let options = if cleanup {
+        "INDEX_CLEANUP ON, ANALYZE"
+    } else {
+        "ANALYZE"
+    };
+    let seen = seen
+        .leading(format!("{table} has {name} = {value}: {why}."))
+        .sql(format!("ALTER TABLE {table} RESET ({});", all.join(", ")))
+        .sql(format!("VACUUM ({options}) {table};"));
+    Some(match cleanup {
+        true => seen.advice("REINDEX INDEX CONCURRENTLY where an index stays large; vacuum_index_cleanup is for one emergency, not for good"),
+        false => seen,
+    })
 }
 
 fn held(evidence: &Evidence) -> Option<Observation> {

@@ -3,6 +3,8 @@
 //! Waits are shares of the budget, libraries and functions shares of CPU samples. What a rule has
 //! found already is left to it.
 
+use pgassay_model::observed::plans::Plan;
+
 use super::hits::Named;
 use super::{extensions, nodes, tenths, waiting, waits};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
@@ -113,6 +115,20 @@ fn at_wait(evidence: &Evidence, run: &RunEvidence, wait: &Wait) -> Option<Named>
             "pgassay check --explain {entry}   # what is known of such waits"
         ));
     }
+    if wait.event == "PgSleep"
+        && let Some(tries) = polls(run)
+    {
+        seen = seen
+            .means(
+                "Who tries for a lock without waiting for it, and sleeps if it is taken, sleeps on when it is free again: whoever comes in between \
+                 takes it, and the lock lies unused meanwhile.",
+            )
+            .seen(format!("who tries for a lock in between: {tries}"))
+            .advice(
+                "wait for it in the database: pg_advisory_xact_lock(key), with lock_timeout as the limit, in the place of pg_try_advisory_… and \
+                 pg_sleep: the next one in line is woken at once",
+            );
+    }
     if wait.kind == "Lock" {
         seen = seen.all_seen(locked(run, &wait.event));
         seen = seen.sql(
@@ -126,6 +142,17 @@ fn at_wait(evidence: &Evidence, run: &RunEvidence, wait: &Wait) -> Option<Named>
         title: format!("Waits at {name}"),
         seen,
     })
+}
+
+/// Statements that try for an advisory lock without waiting for it: by themselves, or in a function.
+fn polls(run: &RunEvidence) -> Option<String> {
+    let tries = |plan: &Plan| plan.loops.values().any(|facts| facts.tries);
+    let seen = run.observed?.statements.as_ref()?;
+    let mut those = seen
+        .statements
+        .iter()
+        .filter(|s| s.text.contains("pg_try_advisory") || s.plan.as_ref().is_some_and(tries));
+    those.next().map(|s| s.named().to_owned())
 }
 
 /// Where it is a setting that has sessions wait: its value, and how it comes back to what the server comes with.

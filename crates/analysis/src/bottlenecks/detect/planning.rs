@@ -1,10 +1,12 @@
 //! Parsing and planning that take more than executing, and what makes planning dear.
 
+use super::hits::weighty;
 use super::logging::trees;
 use super::samples::{of_samples, planning_and_parsing};
 use super::{Detector, samples, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Observation, Severity};
+use crate::observed::statements::StatementTime;
 use crate::profile::{Class, Work};
 
 pub(super) const DETECTORS: &[Detector] = &[samples("parse-and-plan", parse_and_plan)];
@@ -27,9 +29,10 @@ fn parse_and_plan(evidence: &Evidence) -> Option<Observation> {
         let seen = Observation::of_samples(share, saw);
         let planner = evidence.run.filter(|_| planning >= 0.5 * share);
         let dear = planner.map_or_else(Vec::new, |run| dear_settings(&run));
+        let dynamic = evidence.run.and_then(|run| dynamic(&run));
         let seen = match profile.within(Work::Parsing) {
             // Without such settings most of the planning is gone, too.
-            Some(parsing) if dear.is_empty() => seen.expects(
+            Some(parsing) if dear.is_empty() && dynamic.is_none() => seen.expects(
                 parsing / share,
                 "parsing; planning is spared, too, where one plan does for all values",
             ),
@@ -41,13 +44,16 @@ fn parse_and_plan(evidence: &Evidence) -> Option<Observation> {
                 tenths(share)
             ))
             .seen(format!("{} in the executor", tenths(executor)));
+        if let Some(dynamic) = dynamic {
+            return put_together(dynamic, seen);
+        }
         let seen = match planner {
             Some(run) => dear_plans(&run, &dear, planning, seen),
             None => seen,
         };
         match evidence.run.filter(RunEvidence::prepares) {
-            Some(run) => planned_anew(&run, seen),
-            None => seen,
+            Some(run) if dear.is_empty() => planned_anew(&run, seen),
+            _ => seen,
         }
     })
 }
@@ -60,13 +66,47 @@ const DEAR: &[(&str, f64)] = &[
     ("join_collapse_limit", 8.0),
 ];
 
+/// Switches of the planner, and the position in which they make it dear, which is not the one that the server comes with.
+const SWITCHES: &[(&str, &str)] = &[
+    ("geqo", "off"),
+    ("enable_partitionwise_aggregate", "on"),
+    ("enable_partitionwise_join", "on"),
+];
+
+/// The function in PL/pgSQL that a weighty statement calls and that puts its statements together itself.
+fn dynamic<'a>(run: &RunEvidence<'a>) -> Option<(&'a str, &'a StatementTime)> {
+    weighty(run).find_map(|statement| {
+        let loops = &statement.plan.as_ref()?.loops;
+        let (name, _) = loops.iter().find(|(_, facts)| facts.executes)?;
+        Some((name.as_str(), statement))
+    })
+}
+
+/// PL/pgSQL keeps plans of the statements that stand in a function, and none of EXECUTE.
+fn put_together((name, statement): (&str, &StatementTime), seen: Observation) -> Observation {
+    seen.means(
+        "PL/pgSQL keeps the plans of statements that are written in a function. What a function puts together as a text and runs by EXECUTE is \
+         parsed and planned at each call, whatever the client prepares.",
+    )
+    .seen(format!(
+        "{name}() runs statements by EXECUTE; it is called by: {}",
+        statement.named()
+    ))
+    .advice(format!(
+        "write the statements of {name}() as they are (SELECT … INTO … WHERE column = parameter), so that their plans are kept in the session; \
+         EXECUTE only where names of tables or whole conditions differ from call to call"
+    ))
+}
+
 fn dear_settings(run: &RunEvidence) -> Vec<&'static str> {
     let raised = DEAR.iter().filter_map(|(name, comes_with)| {
         let value: f64 = run.setting(name)?.parse().ok()?;
         (value > *comes_with).then_some(*name)
     });
-    let off = (run.setting("geqo") == Some("off")).then_some("geqo");
-    raised.chain(off).collect()
+    let switched = SWITCHES
+        .iter()
+        .filter_map(|(name, dear)| (run.setting(name) == Some(*dear)).then_some(*name));
+    raised.chain(switched).collect()
 }
 
 /// Where planning itself takes the time, what makes it so dear.
@@ -77,6 +117,9 @@ fn dear_plans(run: &RunEvidence, dear: &[&str], planning: f64, seen: Observation
         let then = match *name {
             "default_statistics_target" => {
                 "   -- then ANALYZE: plans compare the lists of common values"
+            }
+            "enable_partitionwise_join" | "enable_partitionwise_aggregate" => {
+                "   -- for reports alone: SET LOCAL, or ALTER ROLE … SET"
             }
             _ => "",
         };

@@ -19,6 +19,8 @@ const MOSTLY: f64 = 0.5;
 const FEW: f64 = 200.0;
 /// Statements of a transaction up to which it is one in a frame of its own.
 const ONE: f64 = 1.25;
+/// The part of the statements with a subtransaction of its own, from which on each has one.
+const EACH: f64 = 0.8;
 /// The part of all round trips that must do something: a load of checks alone is somebody's test.
 const USEFUL: f64 = 0.02;
 
@@ -31,6 +33,8 @@ enum Sent {
     SetUp,
     /// To give it back as it was.
     Reset,
+    /// To begin or end a subtransaction.
+    Savepoint,
     /// To begin or end a transaction.
     Frame,
     /// For the application.
@@ -61,6 +65,7 @@ fn sent_for(text: &str) -> Sent {
         ["SET", ..] => Sent::SetUp,
         ["DISCARD" | "RESET", ..] => Sent::Reset,
         ["DEALLOCATE", "ALL" | "PREPARE", ..] | ["UNLISTEN", "*"] | ["CLOSE", "ALL"] => Sent::Reset,
+        ["SAVEPOINT" | "RELEASE", ..] | ["ROLLBACK", "TO", ..] => Sent::Savepoint,
         ["BEGIN" | "COMMIT" | "END" | "ROLLBACK", rest @ ..]
             if !rest.contains(&"TO") && !rest.contains(&"PREPARED") =>
         {
@@ -83,6 +88,8 @@ struct Trips<'a> {
     all: Vec<(Sent, f64, &'a StatementTime)>,
     /// Whether they frame single statements: then beginning and ending them does nothing.
     frames_one: bool,
+    /// Whether each statement has a subtransaction of its own: a driver's doing.
+    saves_each: bool,
 }
 
 impl<'a> Trips<'a> {
@@ -103,13 +110,20 @@ impl<'a> Trips<'a> {
             .map(|(_, calls, _)| calls)
             .sum();
         let frames_one = begun > 0.0 && of(Sent::Work) <= ONE * begun;
-        Some(Self { all, frames_one })
+        // One to begin it, one to end it.
+        let saves_each = of(Sent::Savepoint) >= 2.0 * EACH * of(Sent::Work);
+        Some(Self {
+            all,
+            frames_one,
+            saves_each,
+        })
     }
 
     fn is_idle(&self, sent: Sent) -> bool {
         match sent {
             Sent::Work => false,
             Sent::Frame => self.frames_one,
+            Sent::Savepoint => self.saves_each,
             Sent::Check | Sent::SetUp | Sent::Reset => true,
         }
     }
@@ -142,13 +156,19 @@ fn around(evidence: &Evidence) -> Option<Observation> {
         .map(|(_, calls, _)| calls)
         .sum();
     let part = idle / all.max(1.0);
-    let around = trips.has(Sent::Check) || trips.has(Sent::SetUp) || trips.has(Sent::Reset);
+    let saves = trips.has(Sent::Savepoint);
+    let around =
+        trips.has(Sent::Check) || trips.has(Sent::SetUp) || trips.has(Sent::Reset) || saves;
     // A frame alone may be meant: who reads twice in it will want it.
     if all < FEW || part < NOTABLE || useful < USEFUL * all || !around {
         return None;
     }
+    let what = match saves {
+        true => "they begin and end a subtransaction around each statement (SAVEPOINT, RELEASE)",
+        false => "they try, set up or reset a connection around each use",
+    };
     let saw = format!(
-        "{} of the round trips that were seen do nothing for the application: they try, set up or reset a connection around each use.",
+        "{} of the round trips that were seen do nothing for the application: {what}.",
         tenths(part)
     );
     let mut named: Vec<_> = trips.idle().collect();
@@ -171,6 +191,12 @@ fn around(evidence: &Evidence) -> Option<Observation> {
     let share: f64 = trips.idle().map(|(_, _, s)| s.share).sum();
     if run.budget().is_some() {
         seen = seen.covers(share.min(1.0));
+    }
+    if saves {
+        seen = seen.advice(
+            "switch savepoints around each statement off in the driver (JDBC: autosave=never or conservative; psqlODBC: Protocol=…-0 or -1; psql: \
+             ON_ERROR_ROLLBACK off), and set them only where an error is expected: INSERT … ON CONFLICT needs none",
+        );
     }
     if trips.has(Sent::Check) {
         seen = seen.advice(
@@ -389,6 +415,28 @@ mod tests {
     }
 
     #[test]
+    fn a_subtransaction_around_each_statement_is_the_drivers_doing() {
+        const BEGUN: (&str, f64) = ("BEGIN", 40.0);
+        let of = |number: f64| {
+            let findings: Vec<Finding> = found(
+                vec![
+                    BEGUN,
+                    ("SAVEPOINT s$1", number),
+                    ("RELEASE SAVEPOINT s$1", number),
+                    WORK,
+                ]
+                .leak(),
+            );
+            findings.into_iter().find(|f| f.id == "pool-checks")
+        };
+        let each = of(1000.0).unwrap();
+        assert!(each.saw.contains("SAVEPOINT, RELEASE"), "{}", each.saw);
+        assert!(each.remedy[0].text.contains("autosave=never"));
+        // Now and then one is set where an error is expected.
+        assert!(of(300.0).is_none());
+    }
+
+    #[test]
     fn transactions_settings_of_a_request_and_tests_are_what_they_are() {
         let sound: [&'static [(&'static str, f64)]; 5] = [
             &[WORK],
@@ -435,7 +483,8 @@ mod tests {
             ("SET search_path = public", Sent::SetUp),
             ("SET ROLE reader", Sent::Work),
             ("RESET ALL", Sent::Reset),
-            ("ROLLBACK TO s", Sent::Work),
+            ("ROLLBACK TO s", Sent::Savepoint),
+            ("RELEASE SAVEPOINT s", Sent::Savepoint),
             ("COMMIT PREPARED 'x'", Sent::Work),
             ("rollback", Sent::Frame),
             ("START TRANSACTION READ ONLY", Sent::Frame),

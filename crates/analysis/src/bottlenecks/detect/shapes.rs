@@ -13,10 +13,13 @@ use super::nearest::computed;
 use super::plans::{FEW_ROWS, MINOR, by_index};
 use super::products::{children, looped, unneeded};
 use super::repeats::{attributes, branches, recursion};
+use super::searches::ranked;
 use super::spilling::more_memory;
 use super::statistics::targeted;
+use super::visibility::unmapped;
 use super::walks::walked;
 use super::whole::{distinct, random, sort, union, window};
+use super::windows::moving;
 use super::{Detector, run};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Confidence, Observation, StepKind};
@@ -121,6 +124,18 @@ const SHAPES: &[Shape] = &[
         look: targeted,
     },
     Shape {
+        entry: "window-recomputed",
+        look: moving,
+    },
+    Shape {
+        entry: "text-search-per-hit",
+        look: ranked,
+    },
+    Shape {
+        entry: "visibility-map",
+        look: unmapped,
+    },
+    Shape {
         entry: "bitmap-lossy",
         look: lossy,
     },
@@ -161,6 +176,9 @@ pub(super) const DETECTORS: &[Detector] = &[
     run("sort-by-expression", |e| shape(e, "sort-by-expression")),
     run("default-partition", |e| shape(e, "default-partition")),
     run("statistics-target", |e| shape(e, "statistics-target")),
+    run("window-recomputed", |e| shape(e, "window-recomputed")),
+    run("text-search-per-hit", |e| shape(e, "text-search-per-hit")),
+    run("visibility-map", |e| shape(e, "visibility-map")),
     run("bitmap-lossy", |e| shape(e, "bitmap-lossy")),
     run("security-barrier", |e| shape(e, "security-barrier")),
     run("recursion-repeats", |e| shape(e, "recursion-repeats")),

@@ -46,7 +46,7 @@ struct Form {
     steps: Vec<(StepKind, String)>,
 }
 
-const FORMS: &[fn(&Walk) -> Option<Form>] = &[ranges, alternatives, unled, signatures];
+const FORMS: &[fn(&Walk) -> Option<Form>] = &[ranges, range_first, alternatives, unled, signatures];
 
 /// An index that is gone through in large part.
 pub(super) fn walked(at: &At) -> Option<Shown> {
@@ -272,6 +272,61 @@ fn ranges(walk: &Walk) -> Option<Form> {
         ),
         left: Some(needed / walk.blocks),
         steps,
+    })
+}
+
+/// `at >= a AND at < b AND tenant = c` with an index on (at, tenant): it is read over the whole range.
+fn range_first(walk: &Walk) -> Option<Form> {
+    let sides = sides(walk.condition, walk.facts);
+    let (equal, rest) = after_equal(walk, &sides)?;
+    let (first, later) = rest.split_first()?;
+    let has = |column: &String, is: fn(Side) -> bool| {
+        let mut of = sides.iter().filter(|(name, _)| name == column);
+        of.any(|(_, side)| is(*side))
+    };
+    let later: Vec<&String> = later
+        .iter()
+        .filter(|column| has(column, |side| side == Side::Equal))
+        .collect();
+    let needed = DESCENT + walk.entries / OF_LEAF;
+    if walk.index.method != "btree" || !has(first, Side::is_open) || later.is_empty() {
+        return None;
+    }
+    if walk.blocks < FEW_BLOCKS.max(3.0 * needed) {
+        return None;
+    }
+    let ordered: Vec<&str> = equal
+        .iter()
+        .chain(later.iter().copied())
+        .chain([first])
+        .map(String::as_str)
+        .collect();
+    let named: Vec<String> = ordered.iter().map(|name| quote_ident(name)).collect();
+    let compared: Vec<String> = later.iter().map(|name| quote_ident(name)).collect();
+    // Each entry leads to a row of the table, before and after.
+    let left = (needed + walk.entries) / (walk.blocks + walk.entries);
+    (!super::shapes::is_served(walk.facts, &ordered)).then(|| Form {
+        why: format!(
+            "the range on {} stands before {} in it, so that it is read over the whole range, whatever {} equals",
+            quote_ident(first),
+            compared.join(", "),
+            compared.join(", ")
+        ),
+        left: Some(left),
+        steps: vec![
+            (
+                StepKind::Sql,
+                format!(
+                    "CREATE INDEX CONCURRENTLY ON {} ({});   -- what is compared by = first, the range last",
+                    walk.table,
+                    named.join(", ")
+                ),
+            ),
+            advice(format!(
+                "then see whether {} is still needed",
+                walk.index.name
+            )),
+        ],
     })
 }
 

@@ -2,6 +2,7 @@
 
 use pgassay_model::observed::blockers::Holder;
 
+use super::super::commits::verb;
 use super::super::locked::locks_all;
 use super::super::tenths;
 use super::queue::{NOTABLE, Queue, from};
@@ -9,7 +10,7 @@ use super::transactions::with_thinking;
 use super::{is_told, wants_the_first};
 use crate::bottlenecks::evidence::Evidence;
 use crate::bottlenecks::finding::Observation;
-use crate::observed::statements::StatementWait;
+use crate::observed::statements::{StatementTime, StatementWait};
 
 /// Waits for rows.
 pub(super) fn of_rows(kind: &str, event: &str) -> bool {
@@ -52,10 +53,30 @@ pub(super) fn same_rows(evidence: &Evidence) -> Option<Observation> {
         .observed
         .and_then(|observed| observed.statements.as_ref());
     let statements = observed.into_iter().flat_map(|seen| &seen.statements);
-    let mut queued = statements.filter(|s| {
-        let at = |w: &StatementWait| matches!(w.name.as_str(), "Lock:tuple" | "Lock:transactionid");
-        s.waits.iter().any(at)
-    });
+    let queued: Vec<&StatementTime> = statements
+        .filter(|s| {
+            let at =
+                |w: &StatementWait| matches!(w.name.as_str(), "Lock:tuple" | "Lock:transactionid");
+            s.waits.iter().any(at)
+        })
+        .collect();
+    if let Some(key) = queued.iter().find_map(|s| checked_key(s)) {
+        return Some(
+            seen.means(
+                "An INSERT changes no row that others have. It waits for the row that its foreign key refers to: to see that this stays, it locks \
+                 it FOR KEY SHARE, which only FOR UPDATE, DELETE and an UPDATE of the key itself stand in the way of.",
+            )
+            .seen(format!("the foreign key that is checked: {key}"))
+            .advice(
+                "SELECT … FOR NO KEY UPDATE in the place of FOR UPDATE in the transaction that holds the rows, unless it deletes them or changes their \
+                 key: foreign keys are checked beside it then",
+            )
+            .advice(
+                "keep that transaction short: lock a part of the rows at a time, compute before they are locked, and commit at once",
+            ),
+        );
+    }
+    let mut queued = queued.into_iter();
     let seen = match queued.find_map(|s| locks_all(&s.text)) {
         Some((clause, name)) => seen.advice(format!(
             "{clause} OF {name} (or whichever rows are meant): without OF, a SELECT over a join locks the rows of all its tables, including those \
@@ -67,6 +88,27 @@ pub(super) fn same_rows(evidence: &Evidence) -> Option<Observation> {
         "spread the change over several rows and add them up when reading, or let one session apply queued \
          changes; change the row last in the transaction",
     ))
+}
+
+/// The foreign key that an INSERT checks, as its execution showed. One without a check may wait for another one's key
+/// that is to be unique.
+fn checked_key(statement: &StatementTime) -> Option<String> {
+    let inserts = verb(&statement.text) == "INSERT";
+    let executed = statement
+        .plan
+        .as_ref()
+        .filter(|_| inserts)?
+        .executed
+        .as_ref()?;
+    let checks = executed.triggers.iter();
+    let mut checks = checks.filter_map(|check| {
+        Some(format!(
+            "{} on {}",
+            check.constraint.as_ref()?,
+            check.relation
+        ))
+    });
+    checks.next()
 }
 
 pub(super) fn advisory(evidence: &Evidence) -> Option<Observation> {

@@ -1,0 +1,158 @@
+//! Indexes whose access method makes writing dear, by the functions that put entries into them, as a table.
+
+use super::hits::weighty;
+use super::{Detector, samples, tenths};
+use crate::bottlenecks::evidence::{Evidence, RunEvidence};
+use crate::bottlenecks::finding::{Confidence, Observation};
+
+pub(super) const DETECTORS: &[Detector] = &[samples("index-method-writes", written)];
+
+/// The share of the CPU samples from which on an entry costs too much.
+const NOTABLE: f64 = 0.2;
+
+/// What is known of an access method.
+struct Method {
+    name: &'static str,
+    /// Functions within which it puts in an entry.
+    within: &'static [&'static str],
+    why: &'static str,
+    instead: &'static [&'static str],
+}
+
+const METHODS: &[Method] = &[
+    Method {
+        name: "hash",
+        within: &["_hash_doinsert", "hashinsert"],
+        why: "All entries of one value lie in one bucket of a hash index, in a chain of pages; where a value has many rows, a new entry goes along the \
+              chain until a page has room.",
+        instead: &[
+            "drop the hash index: DROP INDEX CONCURRENTLY …; for a column with few values, a B-tree, which keeps equal keys together (from 13 on \
+             deduplicated), or a partial index for the rare values",
+        ],
+    },
+    Method {
+        name: "gin",
+        within: &[
+            "ginInsertCleanup",
+            "ginHeapTupleFastInsert",
+            "gininsert",
+            "ginEntryInsert",
+        ],
+        why: "A row brings many entries into a GIN index. They are kept in a list first (fastupdate), which a session must work off when it has \
+              become longer than gin_pending_list_limit.",
+        instead: &[
+            "have vacuum work the list off more often, or a larger gin_pending_list_limit for bulk loads; fastupdate = off where single writes must not be \
+             held up",
+            "see whether the index is read (pg_stat_user_indexes.idx_scan), and whether UPDATEs that leave its columns alone are HOT",
+        ],
+    },
+    Method {
+        name: "gist",
+        within: &["gistdoinsert", "gistinsert"],
+        why: "An entry of a GiST index goes down the tree by a penalty that is computed for each key of each page on the way, and splits are dear.",
+        instead: &[
+            "see whether the index is read (pg_stat_user_indexes.idx_scan); for a text search GIN is faster to search, for points and ranges SP-GiST is \
+             faster to write; load in bulk before the index is made",
+        ],
+    },
+];
+
+fn written(evidence: &Evidence) -> Option<Observation> {
+    let (run, profile) = (evidence.run?, evidence.profile?);
+    let share = |method: &Method| {
+        let own = profile.functions.iter();
+        let own = own.filter(|f| method.within.contains(&f.symbol.as_str()));
+        own.map(|f| f.total_share).fold(0.0, f64::max)
+    };
+    let method = METHODS
+        .iter()
+        .max_by(|a, b| share(a).total_cmp(&share(b)))
+        .filter(|method| profile.shows(share(method), NOTABLE))?;
+    let share = share(method);
+    let names = indexes(&run, method.name);
+    let which = match names.as_slice() {
+        [] => format!("an index of the access method {}", method.name),
+        names => format!("{} (USING {})", names.join(", "), method.name),
+    };
+    let saw = format!(
+        "Putting entries into {which} takes {} of the CPU samples.",
+        tenths(share)
+    );
+    let seen = Observation::of_samples(share, saw)
+        .confidence(match names.is_empty() {
+            true => Confidence::Medium,
+            false => Confidence::High,
+        })
+        .means(method.why)
+        .all_seen(
+            weighty(&run)
+                .take(1)
+                .map(|s| format!("the one with the most time: {}", s.named())),
+        );
+    Some(
+        method
+            .instead
+            .iter()
+            .fold(seen, |seen, text| seen.advice(*text)),
+    )
+}
+
+/// Indexes of an access method on the tables of weighty statements.
+fn indexes(run: &RunEvidence, method: &str) -> Vec<String> {
+    let plans = weighty(run).filter_map(|s| s.plan.as_ref());
+    let facts = plans.flat_map(|plan| plan.relations.values());
+    let mut names: Vec<String> = facts
+        .flat_map(|facts| &facts.indexes)
+        .filter(|index| index.method == method)
+        .map(|index| index.name.clone())
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use pgassay_model::observed::plans::{IndexFacts, Plan, RelationFacts};
+
+    use super::super::tests::made::found_in_samples_of;
+    use crate::observed::statements::StatementTime;
+
+    #[test]
+    fn an_index_that_is_dear_to_write_is_named() {
+        let of = |listing: &'static str| {
+            let index = IndexFacts {
+                name: "public.shipment_state".into(),
+                method: "hash".into(),
+                ..IndexFacts::default()
+            };
+            let facts = RelationFacts {
+                indexes: vec![index],
+                ..RelationFacts::default()
+            };
+            let writes = StatementTime {
+                text: "INSERT INTO shipment VALUES ($1)".into(),
+                sightings: 80,
+                share: 0.9,
+                cpu_share: 0.9,
+                running: 1.0,
+                plan: Some(Plan {
+                    relations: [("public.shipment".to_owned(), facts)].into(),
+                    ..Plan::default()
+                }),
+                ..StatementTime::default()
+            };
+            let found = found_in_samples_of(listing, vec![writes]);
+            found.into_iter().find(|f| f.id == "index-method-writes")
+        };
+        let chains = "    55.00%  postgres  postgres  [.] ReadBufferExtended\n            |\n            ---_hash_doinsert\n               \
+                      ReadBufferExtended\n    5.00%  postgres  postgres  [.] _hash_doinsert\n    40.00%  postgres  postgres  [.] ExecScan\n";
+        let seen = of(chains).unwrap();
+        assert!(
+            seen.saw
+                .contains("public.shipment_state (USING hash) takes 60.0 %"),
+            "{seen:?}"
+        );
+        assert!(of("90.00% postgres [.] ExecScan\n").is_none());
+    }
+}
