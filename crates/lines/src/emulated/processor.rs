@@ -122,17 +122,22 @@ fn interpreter(
     Some(String::from_utf8_lossy(named).into_owned())
 }
 
-/// The nearest directory above the program that holds its interpreter, or the cross compiler's.
+/// The directory above the program that holds its interpreter, or the cross compiler's. Where /lib is a link into
+/// /usr, /usr holds it, too: the outer one is the root.
 fn root(program: &Path, interpreter: &str, processor: &Processor) -> Option<PathBuf> {
     let interpreter = relative(interpreter);
     let cross = processor.qemu.cross_root();
     let above = program.ancestors().skip(1).map(Path::to_path_buf);
-    let mut roots = above.filter(|dir| *dir != Path::new("/")).chain([cross]);
     let is_absolute = |link: &Path| link.read_link().is_ok_and(|to| to.is_absolute());
-    roots.find(|dir| {
+    let holds = |dir: &PathBuf| {
         let loader = dir.join(interpreter);
         loader.exists() || is_absolute(&loader)
-    })
+    };
+    let outermost = above
+        .filter(|dir| *dir != Path::new("/"))
+        .filter(holds)
+        .last();
+    outermost.or_else(|| Some(cross).filter(holds))
 }
 
 /// The refusal of a link that leads to what would be there if `root` were `/`.
@@ -211,6 +216,12 @@ mod tests {
             (foreign.processor.cpu, foreign.root),
             ("power9", dir.clone())
         );
+        // Within a directory whose /lib is a link into it, as in a merged /usr.
+        std::fs::create_dir_all(dir.join("usr/bin")).unwrap();
+        std::os::unix::fs::symlink("../none4", dir.join("usr/none4")).unwrap();
+        let merged = dir.join("usr/bin/postgres");
+        std::fs::rename(&path, &merged).unwrap();
+        assert_eq!(Foreign::of(&merged).unwrap().unwrap().root, dir);
         std::fs::remove_dir_all(&dir).unwrap();
     }
 }
