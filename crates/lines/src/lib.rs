@@ -12,7 +12,7 @@ pub mod account;
 pub mod code;
 pub mod difference;
 pub mod document;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub mod emulated;
 pub mod gathered;
 pub mod images;
@@ -21,7 +21,7 @@ pub mod map;
 pub mod measured;
 pub mod meetings;
 pub mod names;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub mod record;
 pub mod recording;
 pub mod replay;

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use std::sync::atomic::{AtomicBool, Ordering};
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use std::thread;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use std::time::Duration;
 
 use pgassay_model::Failure;
@@ -20,7 +20,7 @@ use crate::names::areas::Area;
 use crate::names::memory::Memory;
 use crate::names::relations::Relations;
 use crate::names::{self, Survey};
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::record::{self, Signals};
 use crate::recording::Recording;
 use crate::sequence::Sequence;
@@ -104,7 +104,7 @@ fn innermost(status: &str) -> Option<u32> {
 ///
 /// # Errors
 /// Where the process can't be stepped, or what the client came to.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub fn step(
     process: Process,
     server: &Server,

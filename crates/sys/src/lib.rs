@@ -34,11 +34,12 @@ pub mod private;
 pub mod process_clock;
 pub mod programs;
 pub mod qemu;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub mod registers;
 pub mod resident;
+pub mod shared;
 pub mod shrunk;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub mod step;
 pub mod stop;
 #[cfg(any(

@@ -4,17 +4,18 @@
 //! Linux leaves the processor's trap flag set in a process whose tracer is killed in the middle of
 //! a step: its next instruction raises SIGTRAP, and a server process that dies of a signal takes
 //! all sessions with it. So before the first step the process is given a handler for SIGTRAP that
-//! does nothing ([`Stepped::guard`]); the kernel clears the flag on the way into it. It is taken
-//! back when we let go.
+//! does nothing (`Stepped::guard`, on x86-64); the kernel clears the flag on the way into it. It is taken
+//! back when we let go. On arm64 the kernel clears nothing on that way, so that the handler would be
+//! stepped, too, and no handler helps: there only processes are to be stepped that may die with us.
 
 use std::io;
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
-use libc::{c_int, c_void, pid_t, user_regs_struct};
+use libc::{c_int, c_void, pid_t};
 
 use crate::memory::{self, vectors, whole};
-use crate::registers::{RSP, Registers};
+use crate::registers::Registers;
 
 /// Why a process stands again after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +38,7 @@ pub struct Stepped {
     stands: bool,
     gone: bool,
     /// The action for SIGTRAP that it had, and a place where it can make a system call.
+    #[cfg(target_arch = "x86_64")]
     guarded: Option<([u8; ACTION], u64)>,
     /// A signal to be given back on letting go.
     held: Vec<i32>,
@@ -44,12 +46,15 @@ pub struct Stepped {
 }
 
 /// Bytes of the kernel's struct sigaction: handler, flags, restorer, mask.
+#[cfg(target_arch = "x86_64")]
 const ACTION: usize = 32;
 /// SA_RESTORER, which x86-64 demands.
+#[cfg(target_arch = "x86_64")]
 const WITH_RESTORER: u64 = 0x0400_0000;
 /// How long a process may take to stop.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Below the stack pointer lies memory that a function may use without saying so (System V ABI).
+#[cfg(target_arch = "x86_64")]
 const RED_ZONE: u64 = 128;
 
 impl Stepped {
@@ -64,6 +69,7 @@ impl Stepped {
             pid,
             stands: false,
             gone: false,
+            #[cfg(target_arch = "x86_64")]
             guarded: None,
             held: Vec::new(),
             _here: PhantomData,
@@ -77,16 +83,10 @@ impl Stepped {
     /// stand before that call: the kernel would begin and finish it within the first step, and for a
     /// wait without end that step would never be over.
     fn begin_call_again(&self) -> io::Result<()> {
-        let mut registers = self.registers()?.0;
-        let broken_off = matches!(-(registers.rax as i64), 512..=514 | 516);
-        if !broken_off || registers.orig_rax as i64 == -1 {
-            return Ok(());
+        match self.registers()?.before_broken_call() {
+            Some(before) => self.set_registers(&before),
+            None => Ok(()),
         }
-        registers.rax = registers.orig_rax;
-        registers.orig_rax = u64::MAX;
-        // Two bytes: 0f 05.
-        registers.rip -= 2;
-        self.set_registers(&Registers(registers))
     }
 
     /// Gives the process a handler for SIGTRAP that returns at once, so that it lives on if we are
@@ -94,6 +94,7 @@ impl Stepped {
     ///
     /// # Errors
     /// If the process makes no system calls any more, or the handler is refused.
+    #[cfg(target_arch = "x86_64")]
     pub fn guard(&mut self, ret: u64, syscall: u64) -> io::Result<()> {
         // The way back from a handler is that of any handler that the C library has set.
         let mut restorer = None;
@@ -120,6 +121,7 @@ impl Stepped {
     }
 
     /// Has the process read, and set, what it does on a signal; returns what it did before.
+    #[cfg(target_arch = "x86_64")]
     fn action(
         &mut self,
         signal: i32,
@@ -127,25 +129,22 @@ impl Stepped {
         syscall: u64,
     ) -> io::Result<[u8; ACTION]> {
         let saved = self.registers()?;
-        let place = (saved.get(RSP) - RED_ZONE - 4 * ACTION as u64) & !15;
+        let place = (saved.sp() - RED_ZONE - 4 * ACTION as u64) & !15;
         let (given, answer) = (place, place + ACTION as u64);
         let mut kept = [0; 2 * ACTION];
         self.read(place, &mut kept)?;
         if let Some(new) = new {
             self.write(given, new)?;
         }
-        let mut call = saved.0;
-        call.rip = syscall;
-        call.rax = libc::SYS_rt_sigaction as u64;
-        // Not within a system call: nothing is to be begun again.
-        call.orig_rax = u64::MAX;
-        call.rdi = signal as u64;
-        call.rsi = if new.is_some() { given } else { 0 };
-        call.rdx = answer;
-        call.r10 = 8;
-        self.set_registers(&Registers(call))?;
+        let asked = if new.is_some() { given } else { 0 };
+        let call = saved.with_call(
+            syscall,
+            libc::SYS_rt_sigaction as u64,
+            [signal as u64, asked, answer, 8],
+        );
+        self.set_registers(&call)?;
         let done = self.step_from(syscall);
-        let result = self.registers().map(|registers| registers.0.rax);
+        let result = self.registers().map(|registers| registers.result());
         let mut action = [0; ACTION];
         let read = self.read(answer, &mut action);
         // In every case it gets back what it had.
@@ -165,11 +164,12 @@ impl Stepped {
 
     /// A step away from `address`, in which signals wait. A process that was stopped within a step,
     /// in a system call, has the trap of that step still ahead of it.
+    #[cfg(target_arch = "x86_64")]
     fn step_from(&mut self, address: u64) -> io::Result<()> {
         loop {
             self.go(0)?;
             match self.wait()? {
-                Stopped::Step if self.registers()?.rip() != address => return Ok(()),
+                Stopped::Step if self.registers()?.pc() != address => return Ok(()),
                 Stopped::Signal(signal) => self.hold(signal),
                 Stopped::Step | Stopped::Other => {}
                 Stopped::Ended => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
@@ -257,9 +257,12 @@ impl Stepped {
         let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
         let at = (&raw mut info) as usize;
         let known = request(libc::PTRACE_GETSIGINFO, self.pid, 0, at);
-        // SI_USER and SI_TKILL have no positive code; traps have (sigaction(2)).
+        // SI_USER and SI_TKILL have no positive code; traps have (sigaction(2)). But behind a system call that
+        // was stepped over some processors' kernels say SI_USER, by nobody.
+        // SAFETY: of a signal with such a code si_pid is set.
+        let sender = unsafe { info.si_pid() };
         match known {
-            Ok(()) if info.si_code <= 0 => Stopped::Signal(libc::SIGTRAP),
+            Ok(()) if info.si_code <= 0 && sender != 0 => Stopped::Signal(libc::SIGTRAP),
             _ => Stopped::Step,
         }
     }
@@ -298,16 +301,15 @@ impl Stepped {
     /// # Errors
     /// ESRCH if it ended or does not stand.
     pub fn registers(&self) -> io::Result<Registers> {
-        // SAFETY: user_regs_struct is plain data, for which zeros are a value.
-        let mut registers: user_regs_struct = unsafe { std::mem::zeroed() };
-        let at = (&raw mut registers) as usize;
-        request(libc::PTRACE_GETREGS, self.pid, 0, at)?;
-        Ok(Registers(registers))
+        Registers::read(self.pid)
     }
 
-    fn set_registers(&self, registers: &Registers) -> io::Result<()> {
-        let at = (&raw const registers.0) as usize;
-        request(libc::PTRACE_SETREGS, self.pid, 0, at)
+    /// Gives the standing process other registers.
+    ///
+    /// # Errors
+    /// ESRCH if it ended or does not stand.
+    pub fn set_registers(&self, registers: &Registers) -> io::Result<()> {
+        registers.write(self.pid)
     }
 
     /// Has the system call that it stands before end at once with EAGAIN, not made at all.
@@ -315,11 +317,8 @@ impl Stepped {
     /// # Errors
     /// ESRCH if it ended.
     pub fn refuse_call(&self) -> io::Result<()> {
-        let mut registers = self.registers()?.0;
-        registers.rax = (-i64::from(libc::EAGAIN)) as u64;
-        // Two bytes: 0f 05.
-        registers.rip += 2;
-        self.set_registers(&Registers(registers))
+        let behind = self.registers()?.behind_call(-i64::from(libc::EAGAIN));
+        self.set_registers(&behind)
     }
 
     /// Has the function that it has just entered return 0 at once, having written `bytes` to
@@ -328,14 +327,14 @@ impl Stepped {
     /// # Errors
     /// ESRCH if it ended, EFAULT if there is no such memory.
     pub fn return_from(&self, bytes: &[u8], address: u64) -> io::Result<()> {
-        let mut registers = self.registers()?.0;
-        let mut back = [0; 8];
-        self.read(registers.rsp, &mut back)?;
+        let word = |at| {
+            let mut word = [0; 8];
+            self.read(at, &mut word)?;
+            Ok(u64::from_ne_bytes(word))
+        };
+        let returned = self.registers()?.returned(word)?;
         self.write(address, bytes)?;
-        registers.rip = u64::from_ne_bytes(back);
-        registers.rsp += 8;
-        registers.rax = 0;
-        self.set_registers(&Registers(registers))
+        self.set_registers(&returned)
     }
 
     /// Reads memory.
@@ -346,13 +345,45 @@ impl Stepped {
         memory::read(self.pid as u32, address, into)
     }
 
-    fn write(&self, address: u64, bytes: &[u8]) -> io::Result<()> {
+    /// Writes memory.
+    ///
+    /// # Errors
+    /// EFAULT where not all of it is there, or may be written.
+    pub fn write(&self, address: u64, bytes: &[u8]) -> io::Result<()> {
         let (local, remote) = vectors(address, bytes.as_ptr().cast_mut().cast(), bytes.len());
         // SAFETY: the kernel reads `bytes` through `local`, and writes to the other process only.
         let done = unsafe {
             libc::process_vm_writev(self.pid, &raw const local, 1, &raw const remote, 1, 0)
         };
         whole(done, bytes.len())
+    }
+
+    /// Takes the handler back.
+    #[cfg(target_arch = "x86_64")]
+    fn unguard(&mut self) -> io::Result<()> {
+        if let Some((before, syscall)) = self.guarded.take() {
+            self.action(libc::SIGTRAP, Some(&before), syscall)?;
+        }
+        Ok(())
+    }
+
+    /// A process that was stopped within a step, in a system call, has the trap of that step still ahead of it,
+    /// which would end it once nobody traces it.
+    #[cfg(target_arch = "aarch64")]
+    fn unguard(&mut self) -> io::Result<()> {
+        const TRAP: u64 = 1 << (libc::SIGTRAP - 1);
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid))?;
+        let pending = status.lines().filter_map(|line| {
+            let bits = line.strip_prefix("SigPnd:")?.trim();
+            u64::from_str_radix(bits, 16).ok()
+        });
+        if pending.fold(0, |all, bits| all | bits) & TRAP != 0 {
+            self.go(0)?;
+            if let Stopped::Signal(signal) = self.wait()? {
+                self.hold(signal);
+            }
+        }
+        Ok(())
     }
 
     /// Lets go: the process continues where it stands, as it was before.
@@ -368,13 +399,10 @@ impl Stepped {
             return Ok(());
         }
         let released = self.stop().and_then(|()| {
-            let restored = match self.guarded.take() {
-                Some((before, syscall)) => self.action(libc::SIGTRAP, Some(&before), syscall),
-                None => Ok([0; ACTION]),
-            };
+            let restored = self.unguard();
             // Let go in every case: with the handler left, no harm is done.
             let first = self.held.first().copied().unwrap_or(0);
-            request(libc::PTRACE_DETACH, self.pid, 0, first as usize).and(restored.map(|_| ()))
+            request(libc::PTRACE_DETACH, self.pid, 0, first as usize).and(restored)
         });
         self.gone = true;
         for signal in self.held.iter().skip(1) {
@@ -394,6 +422,7 @@ impl Drop for Stepped {
     }
 }
 
+#[cfg(target_arch = "x86_64")]
 fn word(action: &[u8; ACTION], at: usize) -> u64 {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&action[at * 8..at * 8 + 8]);
@@ -406,10 +435,10 @@ type Request = c_int;
 #[cfg(not(target_env = "musl"))]
 type Request = libc::c_uint;
 
-fn request(what: Request, pid: pid_t, address: usize, data: usize) -> io::Result<()> {
-    // SAFETY: only the requests of this module are made; of those only GETREGS and GETSIGINFO write
-    // to `data`, and their callers pass the address of a live structure of the right kind. SETREGS
-    // reads from one.
+pub(crate) fn request(what: Request, pid: pid_t, address: usize, data: usize) -> io::Result<()> {
+    // SAFETY: only the requests of this module and of `registers` are made; of those only GETREGS, GETREGSET
+    // and GETSIGINFO write to what `data` leads to, and their callers pass the address of a live structure of
+    // the right kind. SETREGS and SETREGSET read from one.
     let done = unsafe { libc::ptrace(what, pid, address as *mut c_void, data as *mut c_void) };
     match done {
         -1 => Err(io::Error::last_os_error()),
@@ -417,9 +446,10 @@ fn request(what: Request, pid: pid_t, address: usize, data: usize) -> io::Result
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use super::*;
+    use crate::registers::{RET, SYSCALL};
     use std::process::{Child, Command, Stdio};
 
     /// A process that has signal handlers and never rests.
@@ -465,7 +495,7 @@ mod tests {
             let at = code.windows(bytes.len()).position(|window| window == bytes);
             start + at.unwrap() as u64
         };
-        (find(&[0xc3]), find(&[0x0f, 0x05]))
+        (find(RET), find(SYSCALL))
     }
 
     fn stepped(child: &Child) -> Stepped {
@@ -489,7 +519,7 @@ mod tests {
             assert_eq!(process.wait().unwrap(), Stopped::Step);
             let registers = process.registers().unwrap();
             assert!(registers.is_64_bit());
-            places.insert(registers.rip());
+            places.insert(registers.pc());
         }
         assert!(places.len() > 50, "{}", places.len());
         process.let_go().unwrap();

@@ -6,7 +6,9 @@ use std::time::Duration;
 use object::{Object, ObjectSymbol};
 use pgassay_model::Failure;
 use pgassay_sys::memory;
-use pgassay_sys::registers::{RDI, RSI, Registers};
+use pgassay_sys::registers::Registers;
+#[cfg(target_arch = "x86_64")]
+use pgassay_sys::registers::{RET, SYSCALL};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::map::Map;
@@ -19,7 +21,9 @@ pub(super) struct Vdso {
     pub(super) range: Range<u64>,
     clock_gettime: Option<u64>,
     gettimeofday: Option<u64>,
+    #[cfg(target_arch = "x86_64")]
     pub(super) ret: u64,
+    #[cfg(target_arch = "x86_64")]
     pub(super) syscall: u64,
 }
 
@@ -42,6 +46,7 @@ impl Vdso {
                 "the memory of process {pid} can't be read: {error}"
             ))
         })?;
+        #[cfg(target_arch = "x86_64")]
         let find = |what: &[u8]| {
             let at = bytes.windows(what.len()).position(|window| window == what);
             at.map(|at| part.range.start + at as u64)
@@ -51,8 +56,10 @@ impl Vdso {
             for symbol in file.dynamic_symbols() {
                 let address = Some(part.range.start + symbol.address());
                 match symbol.name() {
-                    Ok("__vdso_clock_gettime") => clock_gettime = address,
-                    Ok("__vdso_gettimeofday") => gettimeofday = address,
+                    Ok("__vdso_clock_gettime" | "__kernel_clock_gettime") => {
+                        clock_gettime = address
+                    }
+                    Ok("__vdso_gettimeofday" | "__kernel_gettimeofday") => gettimeofday = address,
                     _ => {}
                 }
             }
@@ -61,8 +68,10 @@ impl Vdso {
             range: part.range.clone(),
             clock_gettime,
             gettimeofday,
-            ret: find(&[0xc3]).ok_or_else(none)?,
-            syscall: find(&[0x0f, 0x05]).ok_or_else(none)?,
+            #[cfg(target_arch = "x86_64")]
+            ret: find(RET).ok_or_else(none)?,
+            #[cfg(target_arch = "x86_64")]
+            syscall: find(SYSCALL).ok_or_else(none)?,
         })
     }
 }
@@ -100,17 +109,17 @@ impl Clock {
         registers: &Registers,
         instructions: u64,
     ) -> Option<([u8; 16], u64)> {
-        let rip = Some(registers.rip());
+        let pc = Some(registers.pc());
         let passed = instructions * INSTRUCTION_NS + self.slept;
-        let (address, ns, unit) = if rip == self.vdso.clock_gettime {
-            let start = match registers.get(RDI) {
+        let (address, ns, unit) = if pc == self.vdso.clock_gettime {
+            let start = match registers.argument(0) {
                 0 => self.realtime,
                 1 => self.monotonic,
                 _ => return None,
             };
-            (registers.get(RSI), start + passed, 1)
-        } else if rip == self.vdso.gettimeofday && registers.get(RSI) == 0 {
-            (registers.get(RDI), self.realtime + passed, 1000)
+            (registers.argument(1), start + passed, 1)
+        } else if pc == self.vdso.gettimeofday && registers.argument(1) == 0 {
+            (registers.argument(0), self.realtime + passed, 1000)
         } else {
             return None;
         };

@@ -6,7 +6,10 @@
 //! waits; and a second would pass in each transaction, so time passes by the instructions executed,
 //! and timers ring when the session is let go.
 
+mod calls;
 mod clock;
+#[cfg(target_arch = "aarch64")]
+mod exclusive;
 mod refusal;
 
 use std::collections::HashMap;
@@ -19,12 +22,17 @@ use std::time::{Duration, Instant};
 
 use pgassay_model::Failure;
 use pgassay_sys::affinity::OneCpu;
-use pgassay_sys::registers::{RAX, RCX, RDI, RDX, RSI, RSP, Registers};
+use pgassay_sys::registers::Registers;
 use pgassay_sys::step::{Stepped, Stopped};
 
+use self::calls::{Use, changes_map, is_read_of_socket, is_wait, sleeps};
 use self::clock::{Clock, Vdso};
+#[cfg(target_arch = "aarch64")]
+use self::exclusive::{Done, Exclusives};
 use self::refusal::{refusal, refuse_emulated};
-use crate::code::{Decode, Effect, Flow, LONGEST};
+#[cfg(target_arch = "aarch64")]
+use crate::code::Exclusive;
+use crate::code::{Decode, Effect, Flow, LONGEST, Operand};
 use crate::map::Map;
 use crate::recording::{Access, Kind, Recording, Site};
 
@@ -71,7 +79,9 @@ struct Recorder {
     /// Shared mappings, and where each is recorded to begin.
     shared: Vec<(Range<u64>, u64)>,
     decode: Decode,
-    effects: HashMap<u64, Rc<Effect>>,
+    effects: HashMap<u64, Rc<Effect<Operand>>>,
+    #[cfg(target_arch = "aarch64")]
+    exclusives: Exclusives,
     clock: Clock,
     /// Stack pointers and return addresses of the calls that were seen.
     calls: Vec<(u64, u64)>,
@@ -92,6 +102,7 @@ impl Recorder {
         }
         let map = read_map(pid)?;
         let vdso = Vdso::read(pid, &map)?;
+        #[cfg(target_arch = "x86_64")]
         stepped.guard(vdso.ret, vdso.syscall).map_err(|error| {
             Failure::target(format!(
                 "process {pid} can't be protected against an end of pgassay: {error}"
@@ -106,6 +117,8 @@ impl Recorder {
             shared: Vec::new(),
             decode: Decode::default(),
             effects: HashMap::new(),
+            #[cfg(target_arch = "aarch64")]
+            exclusives: Exclusives::default(),
             clock: Clock::new(vdso),
             calls: Vec::new(),
             sites: HashMap::new(),
@@ -159,9 +172,15 @@ impl Recorder {
                 self.calls.pop();
                 continue;
             }
-            let flow = self.before(&registers)?;
-            if flow == Flow::System {
-                let number = registers.get(RAX);
+            let effect = self.before(&registers)?;
+            #[cfg(target_arch = "aarch64")]
+            if let Some(half) = effect.exclusive {
+                self.exclusive(half, registers.pc())?;
+                self.recording.instructions += 1;
+                continue;
+            }
+            if effect.flow == Flow::System {
+                let number = registers.call_number();
                 if is_wait(number) {
                     if !self.counting {
                         self.counting = true;
@@ -259,33 +278,58 @@ impl Recorder {
             self.map = read_map(self.pid)?;
             self.look_at_map();
             self.effects.clear();
+            #[cfg(target_arch = "aarch64")]
+            self.exclusives.map_changed();
         }
         Ok(false)
     }
 
+    /// Half of a pair that can't be executed step by step.
+    #[cfg(target_arch = "aarch64")]
+    fn exclusive(&mut self, half: Exclusive, pc: u64) -> Result<(), Failure> {
+        let ranges = self.shared.iter().map(|(range, _)| range.clone());
+        let done = self
+            .exclusives
+            .execute((self.pid, &self.stepped), half, ranges)?;
+        match done {
+            Done::Loaded(address) if self.counting => {
+                if let Some(address) = self.shared(address) {
+                    self.exclusives.noted(self.recording.accesses.len());
+                    self.access(pc, address, half.size, Kind::Load);
+                }
+            }
+            Done::Stored(Some(noted)) => {
+                if let Some(access) = self.recording.accesses.get_mut(noted) {
+                    access.kind = Kind::Atomic;
+                }
+            }
+            Done::Loaded(_) | Done::Stored(None) | Done::Failed => {}
+        }
+        Ok(())
+    }
+
     /// Notes what the instruction ahead will do.
-    fn before(&mut self, registers: &Registers) -> Result<Flow, Failure> {
-        let rip = registers.rip();
-        let effect = match self.effects.get(&rip) {
+    fn before(&mut self, registers: &Registers) -> Result<Rc<Effect<Operand>>, Failure> {
+        let pc = registers.pc();
+        let effect = match self.effects.get(&pc) {
             Some(known) => Rc::clone(known),
             None => {
-                let effect = Rc::new(self.fetch(rip)?);
-                let stays = self.map.at(rip).is_some_and(|part| part.is_file());
-                if stays || self.clock.vdso.range.contains(&rip) {
-                    self.effects.insert(rip, Rc::clone(&effect));
+                let effect = Rc::new(self.fetch(pc)?);
+                let stays = self.map.at(pc).is_some_and(|part| part.is_file());
+                if stays || self.clock.vdso.range.contains(&pc) {
+                    self.effects.insert(pc, Rc::clone(&effect));
                 }
                 effect
             }
         };
-        let flow = effect.flow;
         if self.counting {
             self.note(&effect, registers);
         }
-        let sp = registers.get(RSP);
-        match flow {
+        let sp = registers.sp();
+        match effect.flow {
             Flow::Call => {
                 self.calls.retain(|(at, _)| *at >= sp);
-                self.calls.push((sp.wrapping_sub(8), effect.next));
+                self.calls.push((sp.wrapping_sub(PUSHED), effect.next));
             }
             Flow::Return => {
                 while self.calls.last().is_some_and(|(at, _)| *at <= sp) {
@@ -299,12 +343,12 @@ impl Recorder {
             }
             Flow::On => {}
         }
-        Ok(flow)
+        Ok(effect)
     }
 
-    fn note(&mut self, effect: &Effect, registers: &Registers) {
+    fn note(&mut self, effect: &Effect<Operand>, registers: &Registers) {
         self.recording.unresolved += u64::from(effect.unresolved);
-        if effect.operands.is_empty() || (effect.repeated && registers.get(RCX) == 0) {
+        if effect.operands.is_empty() || (effect.repeated && registers.get(COUNT) == 0) {
             return;
         }
         for operand in &effect.operands {
@@ -313,10 +357,10 @@ impl Recorder {
                 continue;
             };
             if operand.loads {
-                self.access(registers.rip(), address, operand.size, Kind::Load);
+                self.access(registers.pc(), address, operand.size, Kind::Load);
             }
             if let Some(kind) = operand.stores {
-                self.access(registers.rip(), address, operand.size, kind);
+                self.access(registers.pc(), address, operand.size, kind);
             }
         }
     }
@@ -330,10 +374,10 @@ impl Recorder {
         Some(address - range.start + start)
     }
 
-    fn access(&mut self, rip: u64, address: u64, size: u32, kind: Kind) {
+    fn access(&mut self, pc: u64, address: u64, size: u32, kind: Kind) {
         let callers = self.calls.iter().rev().take(CALLERS);
         let site = Site {
-            address: rip,
+            address: pc,
             callers: callers.map(|(_, back)| *back).collect(),
         };
         let site = match self.sites.get(&site) {
@@ -356,34 +400,21 @@ impl Recorder {
 
     /// What a system call does to shared memory.
     fn note_call(&mut self, registers: &Registers) {
-        let number = registers.get(RAX);
-        let (kind, vector) = match number {
-            0 | 17 | 45 => (Kind::KernelStore, false), // read, pread64, recvfrom
-            1 | 18 | 44 => (Kind::KernelLoad, false),  // write, pwrite64, sendto
-            19 | 295 | 327 => (Kind::KernelStore, true), // readv, preadv, preadv2
-            20 | 296 | 328 => (Kind::KernelLoad, true), // writev, pwritev, pwritev2
-            202 => {
-                // futex: the kernel looks at the word.
-                if let Some(word) = self.shared(registers.get(RDI)) {
-                    self.access(registers.rip(), word, 4, Kind::KernelLoad);
-                }
-                return;
-            }
-            426 => {
+        let (address, length) = (registers.argument(1), registers.argument(2));
+        let (kind, parts) = match calls::memory(registers.call_number()) {
+            Use::Buffer(kind) => (kind, vec![(address, length)]),
+            Use::Vector(kind) => (kind, self.vector(address, length)),
+            Use::Word => (Kind::KernelLoad, vec![(registers.argument(0), 4)]),
+            Use::Unseen => {
                 self.recording.unseen_calls += 1;
                 return;
             }
-            _ => return,
-        };
-        let parts = if vector {
-            self.vector(registers.get(RSI), registers.get(RDX))
-        } else {
-            vec![(registers.get(RSI), registers.get(RDX))]
+            Use::None => return,
         };
         for (address, length) in parts {
             if let Some(address) = self.shared(address).filter(|_| length > 0) {
                 let length = u32::try_from(length).unwrap_or(u32::MAX);
-                self.access(registers.rip(), address, length, kind);
+                self.access(registers.pc(), address, length, kind);
             }
         }
     }
@@ -400,7 +431,7 @@ impl Recorder {
             .collect()
     }
 
-    fn fetch(&mut self, rip: u64) -> Result<Effect, Failure> {
+    fn fetch(&mut self, pc: u64) -> Result<Effect<Operand>, Failure> {
         if self.recording.accesses.len() > MOST {
             return Err(
                 Failure::usage("the transactions are too long to be recorded")
@@ -410,40 +441,25 @@ impl Recorder {
         let mut bytes = [0; LONGEST];
         let mut length = LONGEST;
         // The last instruction of a part of memory may have nothing behind it.
-        while let Err(error) = self.stepped.read(rip, &mut bytes[..length]) {
+        while let Err(error) = self.stepped.read(pc, &mut bytes[..length]) {
             length -= 1;
             if length == 0 {
                 return Err(self.failed(&error));
             }
         }
         self.decode
-            .effect(&bytes[..length], rip)
-            .ok_or_else(|| Failure::target(format!("the instruction at {rip:#x} can't be decoded")))
+            .effect(&bytes[..length], pc)
+            .ok_or_else(|| Failure::target(format!("the instruction at {pc:#x} can't be decoded")))
     }
 }
 
+/// Bytes that a call puts on the stack: the return address, which arm64 keeps in a register.
+const PUSHED: u64 = if cfg!(target_arch = "x86_64") { 8 } else { 0 };
+/// rcx, the count of repeated string instructions; of no meaning elsewhere.
+const COUNT: usize = 1;
+
 /// SIGALRM, by which the server's timers ring.
 const ALARM: i32 = 14;
-
-/// epoll_wait, epoll_pwait, epoll_pwait2, poll, ppoll.
-fn is_wait(number: u64) -> bool {
-    matches!(number, 232 | 281 | 441 | 7 | 271)
-}
-
-/// nanosleep, clock_nanosleep, select, pselect6.
-fn sleeps(number: u64) -> bool {
-    matches!(number, 35 | 230 | 23 | 270)
-}
-
-/// recvfrom, recvmsg. A session reads from its client by recv.
-fn is_read_of_socket(number: u64) -> bool {
-    matches!(number, 45 | 47)
-}
-
-/// mmap, munmap, mremap, mprotect, shmat, shmdt.
-fn changes_map(number: u64) -> bool {
-    matches!(number, 9 | 10 | 11 | 25 | 30 | 67)
-}
 
 fn word(bytes: &[u8]) -> u64 {
     bytes.try_into().map_or(0, u64::from_ne_bytes)

@@ -35,7 +35,10 @@ pub mod inspect;
 pub mod inspect_server;
 mod kernels;
 pub mod lab;
-#[cfg_attr(not(target_arch = "x86_64"), path = "no_lines.rs")]
+#[cfg_attr(
+    not(any(target_arch = "x86_64", target_arch = "aarch64")),
+    path = "no_lines.rs"
+)]
 pub mod lines;
 mod live;
 pub mod mcp;

@@ -12,7 +12,7 @@ use crate::cli::lines::LinesArgs;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
 
-/// Shows samples, or says that counting is for x86-64.
+/// Shows samples, or says which processors counting is for.
 ///
 /// # Errors
 /// What kept it from sampling; always where nothing is to be sampled.
@@ -23,7 +23,7 @@ pub fn lines(args: &LinesArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
     }
 }
 
-/// Says that it is for x86-64.
+/// Says which processors counting is for.
 ///
 /// # Errors
 /// Always.
@@ -45,9 +45,9 @@ pub fn one(
 }
 
 fn refused() -> anyhow::Error {
-    Failure::target("lines steps servers on x86-64, and no others so far")
+    Failure::target("lines steps servers on x86-64 and arm64, and no others so far")
         .with_remedy(
-            "run it on an x86-64 machine; or have this processor sample a running server: --sample SECONDS, without --load",
+            "run it on such a machine; or have this processor sample a running server: --sample SECONDS, without --load",
         )
         .into()
 }

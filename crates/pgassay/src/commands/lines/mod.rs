@@ -261,6 +261,15 @@ fn record(
             .with_remedy("a workload such as select-only, and no server under an emulator")
         );
     }
+    if !spec.is_launched() && cfg!(target_arch = "aarch64") {
+        bail!(
+            Failure::usage(
+                "on arm64 lines steps no session of a running server: if pgassay were killed meanwhile, the session \
+                 would die of the next step, and the server would end all others"
+            )
+            .with_remedy("name an installation, or temp:VERSION: lines launches a server of its own; or --sample, without --load")
+        );
+    }
     if !spec.is_launched() && !args.load {
         bail!(
             Failure::usage("lines puts a load on a running server, and steps a session of its own")

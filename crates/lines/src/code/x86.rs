@@ -1,43 +1,15 @@
-//! What an instruction does to memory, from its bytes (x86-64, by `iced-x86`).
+//! x86-64, by `iced-x86`.
 
 use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic,
     OpAccess, Register, UsedMemory,
 };
 
+use super::{Effect, Flow};
 use crate::recording::Kind;
 
 /// The longest instruction.
 pub const LONGEST: usize = 15;
-
-/// What is to be known of an instruction before it is executed.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Effect {
-    /// Its accesses to memory, those by the stack pointer left out: stacks are private.
-    pub operands: Vec<Operand>,
-    /// A call's or a return's part in the chain of callers.
-    pub flow: Flow,
-    /// The address behind it.
-    pub next: u64,
-    /// Whether it does nothing when rcx is 0.
-    pub repeated: bool,
-    /// Accesses whose address is not computed.
-    pub unresolved: bool,
-}
-
-/// What it does to the chain of callers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Flow {
-    /// Nothing.
-    #[default]
-    On,
-    /// Enters a function.
-    Call,
-    /// Leaves one.
-    Return,
-    /// A system call.
-    System,
-}
 
 /// An access to memory whose address the registers give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,7 +71,7 @@ impl Default for Decode {
 
 impl Decode {
     /// What the instruction at `address` does; `None` where the bytes are none.
-    pub fn effect(&mut self, bytes: &[u8], address: u64) -> Option<Effect> {
+    pub fn effect(&mut self, bytes: &[u8], address: u64) -> Option<Effect<Operand>> {
         let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
         let mut instruction = Instruction::default();
         decoder.decode_out(&mut instruction);
@@ -107,10 +79,9 @@ impl Decode {
             return None;
         }
         let mut effect = Effect {
-            next: instruction.next_ip(),
             repeated: instruction.has_rep_prefix() || instruction.has_repne_prefix(),
             flow: flow(&instruction),
-            ..Effect::default()
+            ..Effect::none(instruction.next_ip())
         };
         if uses_no_memory(&instruction) {
             return Some(effect);
@@ -201,7 +172,7 @@ fn operand(used: &UsedMemory, atomic: bool, element: usize) -> Option<Result<Ope
 mod tests {
     use super::*;
 
-    fn of(bytes: &[u8]) -> Effect {
+    fn of(bytes: &[u8]) -> Effect<Operand> {
         Decode::default().effect(bytes, 0x1000).unwrap()
     }
 
