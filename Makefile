@@ -142,6 +142,10 @@ lab-page-size: build ## scattered reads on emulated kernels with 4, 16 and 64 Ki
 lab-numa: build ## the axes over memory nodes and threads of a core, in a guest that has two of each
 	labs/numa/run.sh
 
+.PHONY: lab-lines
+lab-lines: build ## lines of a session stepped on an emulated arm64 kernel, against those that the emulator's plugin records
+	labs/lines/run.sh
+
 docs: ## regenerate the bottlenecks' pages and the JSON Schemas in docs/
 	$(CARGO) run --locked --package pgassay-analysis --example catalogue_docs -- docs
 	BLESS=1 $(CARGO) test --locked --workspace --test program -- schemas::
