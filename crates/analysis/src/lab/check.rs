@@ -3,8 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::legs::legs;
-use super::plan::{ArmPlan, LabPlan, Measure, Operand, PLAN_SCHEMA, Range, StagePlan, Test};
+use super::plan::{
+    ArmPlan, LabPlan, Measure, Operand, PLAN_SCHEMA, Range, ShareOf, StagePlan, Test,
+};
 use crate::metrics::MetricId;
+use crate::profile::lock::Lock;
 
 /// The largest plan that is read, in bytes.
 pub const LARGEST: usize = 1 << 20;
@@ -388,12 +391,23 @@ fn of_test(plan: &LabPlan, test: &Test, say: &mut impl FnMut(String)) {
                 at(plan, stage, arm, say);
             }
         }
-        Test::Peak { stage, arm, range }
-        | Test::Share {
-            stage, arm, range, ..
+        Test::Peak { stage, arm, range } => {
+            at(plan, stage, arm, say);
+            of_range(*range, say);
+        }
+        Test::Share {
+            stage,
+            arm,
+            of,
+            name,
+            range,
+            ..
         } => {
             at(plan, stage, arm, say);
             of_range(*range, say);
+            if *of == ShareOf::Lock && Lock::parse(name).is_none() {
+                say(format!("'{name}' is no lock, such as buffer-header"));
+            }
         }
         Test::Untested { .. } => {}
     }

@@ -8,6 +8,8 @@ use super::plan::{Clients, LabPlan, Operand, Range, ShareOf, Statement, Test};
 use crate::metrics::MetricId;
 use crate::number;
 use crate::observed::{ArmObserved, PointObserved};
+use crate::profile::Summary;
+use crate::profile::lock::Lock;
 use crate::stats::verdict::Direction;
 use crate::stats::{Estimate, LEVEL};
 
@@ -152,6 +154,7 @@ fn test(test: &Test, evidence: &Evidence) -> Result<Tested, String> {
             let share = match of {
                 ShareOf::Function => in_function(arm_seen, point, name)?,
                 ShareOf::Wait => at_event(point, name)?,
+                ShareOf::Lock => for_lock(arm_seen, point, name)?,
             };
             let what = format!("{name}, {arm}");
             Ok(within(what, percent(share), "%", in_percent(*range)))
@@ -358,14 +361,26 @@ pub(super) fn wilson(share: f64, samples: u64) -> Estimate {
     }
 }
 
-fn in_function(arm: &ArmObserved, point: &PointObserved, name: &str) -> Result<Estimate, String> {
-    let Some(profile) = &point.profile else {
+/// The CPU samples of a point, or why there are none.
+fn profile<'a>(arm: &ArmObserved, point: &'a PointObserved) -> Result<&'a Summary, String> {
+    point.profile.as_ref().ok_or_else(|| {
         let mut why = arm.unavailable.iter().filter(|u| u.observer == "perf");
-        return Err(match why.next() {
+        match why.next() {
             Some(unavailable) => format!("there are no CPU samples: {}", unavailable.why),
             None => "there are no CPU samples".to_owned(),
-        });
-    };
+        }
+    })
+}
+
+fn for_lock(arm: &ArmObserved, point: &PointObserved, name: &str) -> Result<Estimate, String> {
+    let profile = profile(arm, point)?;
+    let lock = Lock::parse(name).ok_or_else(|| format!("{name} is no lock"))?;
+    let share = profile.lock(lock).min(1.0);
+    Ok(wilson(share, profile.samples.unwrap_or(0)))
+}
+
+fn in_function(arm: &ArmObserved, point: &PointObserved, name: &str) -> Result<Estimate, String> {
+    let profile = profile(arm, point)?;
     let samples = profile.samples.unwrap_or(0);
     Ok(match profile.function(name) {
         Some(function) => wilson(function.own_share, samples),
@@ -422,6 +437,14 @@ mod tests {
             ..estimate(1.03, 1.1, 1.2)
         };
         assert_eq!(outcome(few), Outcome::CannotBeTold);
+    }
+
+    #[test]
+    fn locks_have_the_ids_of_the_profile() {
+        let id = serde_json::to_value(Lock::BufferHeader).unwrap();
+        assert_eq!(id, "buffer-header");
+        assert_eq!(Lock::parse("buffer-header"), Some(Lock::BufferHeader));
+        assert_eq!(Lock::parse("buffer header"), None);
     }
 
     #[test]

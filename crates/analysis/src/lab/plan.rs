@@ -336,7 +336,7 @@ pub enum Test {
         arm: String,
         /// Of what.
         of: ShareOf,
-        /// The function, class, or wait event, such as `s_lock` or `LWLock:ProcArray`.
+        /// The function, wait event or lock, such as `s_lock`, `LWLock:ProcArray`, `buffer-header`.
         name: String,
         /// At how many clients.
         clients: Clients,
@@ -376,6 +376,9 @@ pub enum ShareOf {
     Function,
     /// Sessions at a wait event, of those that are active.
     Wait,
+    /// CPU samples in the functions that take a lock, whichever these are, by their callers: `buffer-header`,
+    /// `proc-array`, `mapping-partition`.
+    Lock,
 }
 
 /// A figure of the lab.

@@ -4,6 +4,8 @@
 //! says which. Names are those of PostgreSQL's source, 9.4 to 18.
 
 use schemars::JsonSchema;
+use serde::de::IntoDeserializer;
+use serde::de::value::StrDeserializer;
 use serde::{Deserialize, Serialize};
 
 use pgassay_readings::profile::Frame;
@@ -41,6 +43,12 @@ pub enum Lock {
 }
 
 impl Lock {
+    /// The lock of an id, such as `buffer-header`.
+    pub fn parse(id: &str) -> Option<Self> {
+        let id: StrDeserializer<'_, serde::de::value::Error> = id.into_deserializer();
+        Self::deserialize(id).ok()
+    }
+
     /// Its name in reports.
     pub fn title(self) -> &'static str {
         match self {
