@@ -316,6 +316,12 @@ impl At<'_> {
             slowest.ms / slowest.calls.max(1.0)
         );
         let advice = match &slowest.constraint {
+            // The key that is referred to always has an index.
+            Some(_) if self.plan.root.operation.as_deref() == Some("Insert") => {
+                "each row that is written looks up the row that it refers to and locks it: write several rows a statement, and see whether the time is \
+                 a wait for that row, which another transaction may hold (FOR UPDATE, or a change of its key); for many rows at a time, the constraint \
+                 added after they are loaded"
+            }
             Some(_) => {
                 "an index on the columns of the foreign key, on the side that is searched; for many rows at a time, the \
                  constraint added after they are loaded"
@@ -515,6 +521,8 @@ fn within_subplan(root: &Node, node: &Node) -> bool {
 mod tests {
     use pgassay_model::observed::plans::Execution;
 
+    use super::super::database::tests::statement;
+    use super::super::tests::made::found_with;
     use super::*;
 
     fn ran(kind: &str, (loops, rows, removed): (f64, f64, f64), ms: f64, nodes: Vec<Node>) -> Node {
@@ -609,6 +617,33 @@ mod tests {
         );
         let having = of(ran("Aggregate", (1.0, 3.0, 90_000.0), 9.0, vec![]));
         assert!(!having.contains("index"), "{having}");
+    }
+
+    #[test]
+    fn a_foreign_key_is_searched_on_the_side_that_has_an_index_or_on_the_other() {
+        let told = |operation: &str| {
+            let mut root = ran("ModifyTable", (1.0, 0.0, 0.0), 1.0, vec![]);
+            root.operation = Some(operation.to_owned());
+            let mut plan = plan(root);
+            plan.executed = Some(Execution {
+                ms: 10.0,
+                triggers: vec![TriggerRun {
+                    trigger: None,
+                    constraint: Some("purchase_customer_id_fkey".into()),
+                    relation: "purchase".into(),
+                    ms: 9.0,
+                    calls: 1.0,
+                }],
+                ..Execution::default()
+            });
+            let found = found_with(vec![], |observed| {
+                observed.statements = Some(statement("INSERT INTO purchase", Some(plan)));
+            });
+            let found = found.into_iter().find(|f| f.id.starts_with(NODE)).unwrap();
+            found.remedy[0].text.clone()
+        };
+        assert!(told("Insert").contains("FOR UPDATE"), "{}", told("Insert"));
+        assert!(told("Delete").starts_with("an index on the columns of the foreign key"));
     }
 
     #[test]
