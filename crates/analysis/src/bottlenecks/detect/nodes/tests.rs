@@ -1,0 +1,135 @@
+//! What the busiest nodes and triggers of plans that ran are told to do.
+
+use pgassay_model::observed::plans::Execution;
+
+use super::super::database::tests::statement;
+use super::super::tests::made::found_with;
+use super::*;
+
+fn ran(kind: &str, (loops, rows, removed): (f64, f64, f64), ms: f64, nodes: Vec<Node>) -> Node {
+    Node {
+        kind: kind.into(),
+        relation: kind.ends_with("Scan").then(|| "public.file".to_owned()),
+        conditions: [("Filter".to_owned(), "(f.a = $1)".to_owned())].into(),
+        rows: 1.0,
+        actual_rows: Some(rows),
+        work: Some(Work {
+            loops,
+            removed,
+            ms,
+            ..Work::default()
+        }),
+        nodes,
+        ..Node::default()
+    }
+}
+
+fn plan(root: Node) -> Plan {
+    Plan {
+        root,
+        executed: Some(Execution {
+            ms: 10.0,
+            ..Execution::default()
+        }),
+        ..Plan::default()
+    }
+}
+
+#[test]
+fn the_busiest_node_is_named_with_what_it_did() {
+    let outer = ran("Seq Scan", (1.0, 100.0, 0.0), 0.5, vec![]);
+    let inner = ran("Index Scan", (100.0, 80.0, 5.0), 9.0, vec![]);
+    let plan = plan(ran(
+        "Nested Loop",
+        (1.0, 8000.0, 0.0),
+        0.5,
+        vec![outer, inner],
+    ));
+    let text = busiest(&plan).unwrap();
+    let expected = format!(
+        "in an execution of 10.00 ms its plan's busiest nodes were: {} Index Scan on public.file, executed 100 times, \
+         80 rows each, 5 more taken away by (f.a = $1); {}",
+        tenths(0.9),
+        tenths(0.05)
+    );
+    assert!(text.starts_with(&expected), "{text}");
+    let all = busy(&plan).unwrap();
+    assert_eq!(all[0].gone_through(), 8500.0);
+    let step = step(&all[0], &plan);
+    assert!(
+        step.contains("for each row of Seq Scan on public.file"),
+        "{step}"
+    );
+}
+
+#[test]
+fn what_to_look_at_goes_by_what_the_node_does() {
+    let of = |root: Node| {
+        let plan = plan(root);
+        let all = busy(&plan).unwrap();
+        step(&all[0], &plan)
+    };
+    let discards = of(ran("Seq Scan", (1.0, 3.0, 90_000.0), 9.0, vec![]));
+    assert!(
+        discards.contains("the rows which (f.a = $1) keeps"),
+        "{discards}"
+    );
+    let sorts = of(Node {
+        sort_key: vec!["f.b".into()],
+        ..ran("Sort", (1.0, 50_000.0, 0.0), 9.0, vec![])
+    });
+    assert!(sorts.contains("in the order of f.b"), "{sorts}");
+    let mut spills = ran("Sort", (1.0, 50_000.0, 0.0), 9.0, vec![]);
+    spills.work.as_mut().unwrap().temporary_blocks = 700.0;
+    assert!(of(spills).contains("700 blocks of temporary files"));
+}
+
+#[test]
+fn a_foreign_scan_is_told_what_is_not_sent_and_having_no_index() {
+    let of = |root: Node| {
+        let plan = plan(root);
+        let all = busy(&plan).unwrap();
+        step(&all[0], &plan)
+    };
+    let foreign = of(ran("Foreign Scan", (1.0, 200.0, 39_000.0), 9.0, vec![]));
+    assert!(
+        foreign.contains("is not sent to the foreign server"),
+        "{foreign}"
+    );
+    let having = of(ran("Aggregate", (1.0, 3.0, 90_000.0), 9.0, vec![]));
+    assert!(!having.contains("index"), "{having}");
+}
+
+#[test]
+fn a_foreign_key_is_searched_on_the_side_that_has_an_index_or_on_the_other() {
+    let told = |operation: &str| {
+        let mut root = ran("ModifyTable", (1.0, 0.0, 0.0), 1.0, vec![]);
+        root.operation = Some(operation.to_owned());
+        let mut plan = plan(root);
+        plan.executed = Some(Execution {
+            ms: 10.0,
+            triggers: vec![TriggerRun {
+                trigger: None,
+                constraint: Some("purchase_customer_id_fkey".into()),
+                relation: "purchase".into(),
+                ms: 9.0,
+                calls: 1.0,
+            }],
+            ..Execution::default()
+        });
+        let found = found_with(vec![], |observed| {
+            observed.statements = Some(statement("INSERT INTO purchase", Some(plan)));
+        });
+        let found = found.into_iter().find(|f| f.id.starts_with(NODE)).unwrap();
+        found.remedy[0].text.clone()
+    };
+    assert!(told("Insert").contains("FOR UPDATE"), "{}", told("Insert"));
+    assert!(told("Delete").starts_with("an index on the columns of the foreign key"));
+}
+
+#[test]
+fn a_plan_that_was_not_executed_names_nothing() {
+    let mut planned = plan(ran("Seq Scan", (1.0, 1.0, 0.0), 1.0, vec![]));
+    planned.executed = None;
+    assert_eq!(busiest(&planned), None);
+}
