@@ -53,7 +53,9 @@ kernel "$flavour"
 boot_one "$flavour" lse
 boot_one "$flavour" pairs "" "$(sed 's/-cpu [^ ]*/-cpu cortex-a72/' <<<"$emulate")"
 
-# The same installation, recorded by the emulator's plugin.
+# The same installation, recorded by the emulator's plugin. The guest's users are not this machine's.
+mv "$work/root/etc/passwd" "$work/passwd"
+trap 'mv "$work/passwd" "$work/root/etc/passwd"' EXIT
 mkdir -p "$out/guests/lse-plugin" "$out/guests/pairs-plugin"
 "$own" lines "$work/root/usr/lib/postgresql/$major" $flags >"$out/guests/lse-plugin/lines.json"
 "$own" lines "$work/root/usr/lib/postgresql/$major" $flags --emulated-cpu cortex-a72 >"$out/guests/pairs-plugin/lines.json"
