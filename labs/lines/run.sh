@@ -9,7 +9,7 @@
 # by ptrace. Then pgassay of this machine has the same installation recorded by qemu-user. The results are copied to
 # target/lines/, and a row for each is printed. Counts, not times: a transaction takes minutes to step.
 #
-# TRANSACTIONS: of one session (2). NICE: of the emulator (10). GUEST_SECONDS: the longest that a guest may take
+# TRANSACTIONS: of one session (1). NICE: of the emulator (10). GUEST_SECONDS: the longest that a guest may take
 # (3600). PROGRAM_arm64: a pgassay already built for arm64. PGASSAY: this machine's (target/release/pgassay).
 #
 # Needs qemu-system-arm, qemu-user, kmod, cpio, xz-utils, e2fsprogs, jq, a C compiler, the cross compiler
@@ -23,7 +23,7 @@ suite=trixie
 major=17
 flavour=arm64
 console=ttyAMA0
-transactions=${TRANSACTIONS:-2}
+transactions=${TRANSACTIONS:-1}
 GUEST_SECONDS=${GUEST_SECONDS:-3600}
 emulate="qemu-system-aarch64 -M virt -cpu max,pauth-impdef=on -m 2G -smp 2"
 
@@ -33,6 +33,7 @@ own=${PGASSAY:-$project/target/release/pgassay}
 [ -x "$own" ] || { echo "build pgassay first: make build" >&2; exit 3; }
 flags="-n $transactions --sessions 1 --scale 1 --seed 1 --json"
 
+rm -rf "$out/guests"
 mkdir -p "$work"
 userland "postgresql-$major"
 if [ -n "${PROGRAM_arm64:-}" ]; then

@@ -210,9 +210,7 @@ impl StandIn {
 
     /// What a reader of figures measured on it must know.
     pub fn caveat(&self) -> String {
-        let mut text = "not the build you run: an archived build stands in, because no PostgreSQL \
-                        is installed"
-            .to_owned();
+        let mut text = "not the build you run: an archived build stands in".to_owned();
         if !self.pinned.caveat.is_empty() {
             text.push_str("; ");
             text.push_str(self.pinned.caveat);

@@ -14,16 +14,19 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Maps what a process has mapped at `range`, as /proc/PID/maps shows it.
+    /// Maps what a process has mapped at `range`, from `offset` of its file on, as /proc/PID/maps shows both.
     ///
     /// # Errors
     /// EPERM without CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN (proc_pid_map_files(5)); ENOENT where there is no such
     /// mapping.
-    pub fn of(pid: u32, range: &Range<u64>) -> io::Result<Self> {
+    pub fn of(pid: u32, range: &Range<u64>, offset: u64) -> io::Result<Self> {
         let path = format!("/proc/{pid}/map_files/{:x}-{:x}", range.start, range.end);
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         let length = (range.end - range.start) as usize;
-        let map = MmapOptions::new().len(length).map_raw(&file)?;
+        let map = MmapOptions::new()
+            .offset(offset)
+            .len(length)
+            .map_raw(&file)?;
         Ok(Self { map })
     }
 
@@ -94,7 +97,7 @@ mod tests {
         let theirs = MmapOptions::new().map_raw(&file).unwrap();
         let start = theirs.as_ptr() as u64;
         let range = start..start + (1 << 16);
-        let ours = match Shared::of(std::process::id(), &range) {
+        let ours = match Shared::of(std::process::id(), &range, 0) {
             // What the capability is asked for.
             Err(error) if !rustix::process::geteuid().is_root() => {
                 assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
@@ -115,7 +118,7 @@ mod tests {
         assert_eq!(ours.load(1 << 16, 8), None);
         assert_eq!(ours.load(u64::MAX - 7, 8), None);
         assert_eq!(ours.load(0, 16), None);
-        let nowhere = Shared::of(std::process::id(), &(0x1000..0x2000));
+        let nowhere = Shared::of(std::process::id(), &(0x1000..0x2000), 0);
         assert!(nowhere.is_err());
     }
 }

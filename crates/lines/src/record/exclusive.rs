@@ -3,8 +3,8 @@
 //! Each stop of a process ends what its exclusive load has begun, so that a stepped store would fail for ever.
 //! Debuggers let the pair run by a breakpoint behind it; one that is killed meanwhile leaves it there. Here the load
 //! is done from this side, and the store as a compare-and-swap against what was loaded: on shared memory by an atomic
-//! on a mapping of the same memory, so that it is one for all other processes, too. A store succeeds although
-//! somebody changed the word and changed it back, which no code of PostgreSQL's minds.
+//! on a mapping of the same memory, so that it is one for all other processes, too. Unlike the exclusive store,
+//! it succeeds although somebody changed the word and changed it back (ABA), which no code of PostgreSQL's minds.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -55,12 +55,12 @@ impl Exclusives {
         }
     }
 
-    /// Does a half for the process that stands before it. `shared` is where its shared mappings lie.
+    /// Does a half for the process that stands before it. `shared` is where its shared mappings lie, each with where it begins in its file.
     pub fn execute(
         &mut self,
         (pid, stepped): (u32, &Stepped),
         half: Exclusive,
-        shared: impl Iterator<Item = Range<u64>>,
+        shared: impl Iterator<Item = (Range<u64>, u64)>,
     ) -> Result<Done, Failure> {
         let failed = |error: std::io::Error| {
             Failure::target(format!("an exclusive access of process {pid}: {error}"))
@@ -79,9 +79,9 @@ impl Exclusives {
         // A load begins anew, a store ends what was begun.
         let marked = self.marked.take();
         let marked = marked.filter(|m| (m.address, m.size) == (address, half.size));
-        let place = { shared }.find(|range| range.contains(&address));
+        let place = { shared }.find(|(range, _)| range.contains(&address));
         let memory = place
-            .map(|range| Ok((self.mapping(pid, &range)?, address - range.start)))
+            .map(|(range, offset)| Ok((self.mapping(pid, &range, offset)?, address - range.start)))
             .transpose()?;
         let odd = || Failure::target(format!("process {pid} loads exclusively at {address:#x}"));
         let mut loaded = None;
@@ -128,9 +128,9 @@ impl Exclusives {
         Ok(done)
     }
 
-    fn mapping(&mut self, pid: u32, range: &Range<u64>) -> Result<&Shared, Failure> {
+    fn mapping(&mut self, pid: u32, range: &Range<u64>, offset: u64) -> Result<&Shared, Failure> {
         if !self.mapped.contains_key(&range.start) {
-            let mapped = Shared::of(pid, range).map_err(|error| {
+            let mapped = Shared::of(pid, range, offset).map_err(|error| {
                 Failure::target(format!(
                     "this build makes atomics of exclusive pairs, and the memory that process {pid} shares can't be \
                      mapped here, too, so that they could be stepped: {error}"

@@ -287,7 +287,8 @@ impl Recorder {
     /// Half of a pair that can't be executed step by step.
     #[cfg(target_arch = "aarch64")]
     fn exclusive(&mut self, half: Exclusive, pc: u64) -> Result<(), Failure> {
-        let ranges = self.shared.iter().map(|(range, _)| range.clone());
+        let shared = self.map.shared().into_iter();
+        let ranges = shared.map(|part| (part.range, part.offset));
         let done = self
             .exclusives
             .execute((self.pid, &self.stepped), half, ranges)?;

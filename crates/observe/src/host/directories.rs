@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use pgassay_model::storage::{Directory, Holds};
 use rustix::fs::{IFlags, ioctl_getflags};
@@ -104,7 +104,18 @@ impl Look<'_> {
             (Some(pid), Ok(below)) => Path::new(&format!("/proc/{pid}/root")).join(below),
             _ => link.parent().unwrap_or(link).join(&target),
         };
-        (real, target)
+        // As mounts are named: absolute, and without steps up.
+        let mut seen = PathBuf::new();
+        for part in named.parent().unwrap_or(named).join(&target).components() {
+            match part {
+                Component::ParentDir => {
+                    seen.pop();
+                }
+                Component::CurDir => {}
+                part => seen.push(part),
+            }
+        }
+        (real, seen)
     }
 }
 

@@ -38,6 +38,8 @@ use crate::terminal::Terminal;
 const MOST: u64 = 64 << 20;
 /// How long our load may go on while perf starts and writes its file.
 const MARGIN: Duration = Duration::from_secs(600);
+/// The longest that `--sample` takes, in seconds.
+const LONGEST: u64 = 3600;
 
 /// What the samples are taken from.
 pub enum Source {
@@ -400,7 +402,7 @@ impl Giver {
         what: impl FnOnce() -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let spec = SliceSpec {
-            length: Length::Time(MARGIN),
+            length: Length::Time(Duration::from_secs(LONGEST) + MARGIN),
             seed,
             ..SliceSpec::default()
         };

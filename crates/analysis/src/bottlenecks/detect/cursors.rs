@@ -92,7 +92,7 @@ fn planned_whole(evidence: &Evidence) -> Option<Observation> {
         steps: vec![
             (
                 StepKind::Sql,
-                format!("ALTER SYSTEM RESET {FRACTION}; SELECT pg_reload_conf();"),
+                format!("ALTER SYSTEM SET {FRACTION} = 0.1; SELECT pg_reload_conf();"),
             ),
             (
                 StepKind::Advice,

@@ -102,7 +102,9 @@ fn hampering<'a>(run: &RunEvidence<'a>, table: &str) -> Vec<(&'a str, &'a str)> 
     let options = options.map(|(name, value)| (name.as_str(), value.as_str()));
     options
         .filter(|(name, value)| {
-            let off = matches!(*value, "off" | "false" | "no" | "0");
+            let off = ["off", "false", "no", "0"]
+                .iter()
+                .any(|no| value.eq_ignore_ascii_case(no));
             off && matches!(*name, "vacuum_index_cleanup" | "autovacuum_enabled")
         })
         .collect()

@@ -110,8 +110,8 @@ impl<'a> Trips<'a> {
             .map(|(_, calls, _)| calls)
             .sum();
         let frames_one = begun > 0.0 && of(Sent::Work) <= ONE * begun;
-        // One to begin it, one to end it.
-        let saves_each = of(Sent::Savepoint) >= 2.0 * EACH * of(Sent::Work);
+        // One to begin it; not every driver ends it.
+        let saves_each = of(Sent::Savepoint) >= EACH * of(Sent::Work);
         Some(Self {
             all,
             frames_one,
@@ -194,7 +194,7 @@ fn around(evidence: &Evidence) -> Option<Observation> {
     }
     if saves {
         seen = seen.advice(
-            "switch savepoints around each statement off in the driver (JDBC: autosave=never or conservative; psqlODBC: Protocol=…-0 or -1; psql: \
+            "switch savepoints around each statement off in the driver (JDBC: autosave=never; psqlODBC: Protocol=…-0 or -1; psql: \
              ON_ERROR_ROLLBACK off), and set them only where an error is expected: INSERT … ON CONFLICT needs none",
         );
     }

@@ -180,7 +180,7 @@ mod tests {
         );
         assert_eq!(
             of_all.remedy[0].text,
-            "ALTER SYSTEM RESET default_statistics_target; SELECT pg_reload_conf();"
+            "ALTER SYSTEM SET default_statistics_target = 100; SELECT pg_reload_conf();"
         );
         assert!(of_all.remedy[1].text.starts_with("ANALYZE public.ticket;"));
 

@@ -58,7 +58,7 @@ pub(super) fn small(of_all: Option<u32>, plan: &Plan, scan: &Node) -> Vec<Small>
 pub(super) fn larger(table: &str, of: &[Small]) -> Vec<(StepKind, String)> {
     let mut steps = Vec::new();
     if of.iter().any(|small| !small.own) {
-        let text = format!("ALTER SYSTEM RESET {SETTING}; SELECT pg_reload_conf();");
+        let text = format!("ALTER SYSTEM SET {SETTING} = 100; SELECT pg_reload_conf();");
         steps.push((StepKind::Sql, text));
     }
     let own = of.iter().filter(|small| small.own);

@@ -21,7 +21,9 @@ fn holds_all(index: &IndexFacts, columns: &[String], text: &str) -> bool {
     let mut asked = columns
         .iter()
         .filter(|column| words(&lower).any(|word| word == column.as_str()));
-    index.valid
+    // Others don't give their columns back, or not with every operator class.
+    matches!(index.method.as_str(), "btree" | "")
+        && index.valid
         && !index.partial
         && !whole_row
         && asked.all(|column| index.columns.contains(column))
@@ -55,7 +57,7 @@ pub(super) fn unmapped(at: &At) -> Option<Shown> {
     let off = at.run.setting(THRESHOLD) == Some("-1");
     let mut steps = Vec::new();
     if off {
-        let text = format!("ALTER SYSTEM RESET {THRESHOLD}; SELECT pg_reload_conf();");
+        let text = format!("ALTER SYSTEM SET {THRESHOLD} = DEFAULT; SELECT pg_reload_conf();");
         steps.push((StepKind::Sql, text));
     }
     steps.push((

@@ -12,6 +12,8 @@ const ADDED_UP: &[&str] = &[
     "var_samp(",
     "stddev_samp(",
 ];
+/// Milliseconds that a row takes where its whole window is added up: some hundred values. One value takes a thousandth.
+const LONG_MS: f64 = 0.01;
 const FLOATING: &[&str] = &["double precision", "real"];
 
 /// Whether a statement has a frame whose beginning moves along: `ROWS BETWEEN 999 PRECEDING AND …`.
@@ -62,6 +64,10 @@ pub(super) fn moving(at: &At) -> Option<Shown> {
     let all = at.plan.root.all();
     let total: f64 = all.iter().filter_map(|(_, n)| Some(n.work?.ms)).sum();
     let part = node.work?.ms / total.max(f64::MIN_POSITIVE);
+    let rows = node.actual_rows.unwrap_or(node.rows);
+    if node.work?.ms < LONG_MS * rows {
+        return None;
+    }
     Some(Shown {
         cost: part * at.plan.root.cost,
         left: None,
@@ -79,8 +85,7 @@ pub(super) fn moving(at: &At) -> Option<Shown> {
         ],
         seen: vec![format!(
             "{:.1} ms of {total:.1} ms of an execution, for {:.0} rows",
-            node.work?.ms,
-            node.actual_rows.unwrap_or(node.rows)
+            node.work?.ms, rows
         )],
         confidence: Confidence::High,
     })

@@ -1,6 +1,7 @@
 //! Options of mounts and attributes of files by which each write waits for the device, which the server does not need.
 
 use pgassay_model::storage::{Directory, Holds};
+use pgassay_text::shell_word;
 
 use super::waiting::waiting;
 use super::{Detector, facts, run, tenths, waits};
@@ -101,11 +102,11 @@ impl Found<'_> {
     }
 
     fn remedied(&self, seen: Observation) -> Observation {
-        let place = &self.directory.mounted_at;
+        let place = shell_word(&self.directory.mounted_at);
         match (self.attributed.first(), self.way.attribute) {
             (Some(first), Some(letter)) => seen.shell(format!(
                 "chattr -R -{letter} {}   # holds at once, for files that are open, too",
-                above_all(first, &self.attributed)
+                shell_word(above_all(first, &self.attributed))
             )),
             _ if self.way.option == "sync" => seen.shell(format!(
                 "mount -o remount,async {place}   # and without sync in /etc/fstab, or in the volume's mountOptions"

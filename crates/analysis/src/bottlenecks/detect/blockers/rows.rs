@@ -60,7 +60,10 @@ pub(super) fn same_rows(evidence: &Evidence) -> Option<Observation> {
             s.waits.iter().any(at)
         })
         .collect();
-    if let Some(key) = queued.iter().find_map(|s| checked_key(s)) {
+    // The one that waits the most: beside UPDATEs of one row an INSERT with a foreign key says nothing.
+    let waited = |s: &&&StatementTime| s.waits.iter().map(|w| w.sessions).sum::<f64>();
+    let most = queued.iter().max_by(|a, b| waited(a).total_cmp(&waited(b)));
+    if let Some(key) = most.and_then(|s| checked_key(s)) {
         return Some(
             seen.means(
                 "An INSERT changes no row that others have. It waits for the row that its foreign key refers to: to see that this stays, it locks \
@@ -93,7 +96,8 @@ pub(super) fn same_rows(evidence: &Evidence) -> Option<Observation> {
 /// The foreign key that an INSERT checks, as its execution showed. One without a check may wait for another one's key
 /// that is to be unique.
 fn checked_key(statement: &StatementTime) -> Option<String> {
-    let inserts = verb(&statement.text) == "INSERT";
+    let upserts = statement.text.to_ascii_lowercase().contains("on conflict");
+    let inserts = verb(&statement.text) == "INSERT" && !upserts;
     let executed = statement
         .plan
         .as_ref()
