@@ -130,7 +130,11 @@ fn weight(seen: &FactView) -> Judged {
     }
     let busy = seen.moment().is_ok_and(|moment| moment.busy >= BUSY);
     Observation::new(
-        if busy { Severity::High } else { Severity::Low },
+        if busy {
+            Severity::High
+        } else {
+            Severity::Medium
+        },
         Confidence::High,
         format!("{saw}, where {usual:.0} is usual: on busy CPUs the server gets that much less than its neighbours."),
     )
