@@ -282,18 +282,32 @@ fn add_catalogues(session: &mut Session, plan: &mut Plan) {
     functions(session, plan);
 }
 
-/// Foreign servers that are asked for estimates, where a plan scans foreign tables: a join of them names none.
+/// Foreign servers that are asked for estimates: those of the foreign tables that a plan scans, and any where it scans
+/// a join of them, which names none.
 fn remote_estimates(session: &mut Session, plan: &Plan) -> Vec<String> {
     let all = plan.root.all();
-    if !all.iter().any(|(_, node)| node.kind == "Foreign Scan") {
+    let scans = all.iter().map(|(_, node)| node);
+    let scans: Vec<_> = scans.filter(|node| node.kind == "Foreign Scan").collect();
+    if scans.is_empty() {
         return Vec::new();
     }
+    let named: Option<Vec<String>> = scans.iter().map(|node| node.relation.clone()).collect();
+    let of_plan = named.map_or_else(String::new, |named| {
+        let tables: Vec<String> = named
+            .iter()
+            .map(|name| format!("pg_catalog.to_regclass({})", quote_literal(name)))
+            .collect();
+        format!(
+            " AND s.oid IN (SELECT f.ftserver FROM pg_catalog.pg_foreign_table f WHERE f.ftrelid IN ({}))",
+            tables.join(", ")
+        )
+    });
     let on = "o.option_name = 'use_remote_estimate' AND o.option_value IN ('true', 'on', 'yes', 't', '1')";
     let found = session.catalog_rows(&format!(
         "SELECT s.srvname FROM pg_catalog.pg_foreign_server s \
-         WHERE EXISTS (SELECT FROM pg_catalog.pg_options_to_table(s.srvoptions) o WHERE {on}) \
+         WHERE (EXISTS (SELECT FROM pg_catalog.pg_options_to_table(s.srvoptions) o WHERE {on}) \
          OR EXISTS (SELECT FROM pg_catalog.pg_foreign_table f, pg_catalog.pg_options_to_table(f.ftoptions) o \
-                    WHERE f.ftserver = s.oid AND {on}) ORDER BY 1 LIMIT 20"
+                    WHERE f.ftserver = s.oid AND {on})){of_plan} ORDER BY 1 LIMIT 20"
     ));
     let rows = found.map(|found| found.rows).unwrap_or_default();
     rows.into_iter().flatten().flatten().collect()

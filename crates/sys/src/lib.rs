@@ -33,6 +33,8 @@ pub mod perf;
 pub mod private;
 pub mod process_clock;
 pub mod programs;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod ptrace;
 pub mod qemu;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub mod registers;

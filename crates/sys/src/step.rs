@@ -12,9 +12,10 @@ use std::io;
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
-use libc::{c_int, c_void, pid_t};
+use libc::{c_int, pid_t};
 
 use crate::memory::{self, vectors, whole};
+use crate::ptrace::request;
 use crate::registers::Registers;
 
 /// Why a process stands again after a step.
@@ -427,23 +428,6 @@ fn word(action: &[u8; ACTION], at: usize) -> u64 {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&action[at * 8..at * 8 + 8]);
     u64::from_ne_bytes(bytes)
-}
-
-/// What the C library takes a request for.
-#[cfg(target_env = "musl")]
-type Request = c_int;
-#[cfg(not(target_env = "musl"))]
-type Request = libc::c_uint;
-
-pub(crate) fn request(what: Request, pid: pid_t, address: usize, data: usize) -> io::Result<()> {
-    // SAFETY: only the requests of this module and of `registers` are made; of those only GETREGS, GETREGSET
-    // and GETSIGINFO write to what `data` leads to, and their callers pass the address of a live structure of
-    // the right kind. SETREGS and SETREGSET read from one.
-    let done = unsafe { libc::ptrace(what, pid, address as *mut c_void, data as *mut c_void) };
-    match done {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]

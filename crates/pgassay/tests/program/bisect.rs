@@ -90,7 +90,7 @@ fn what_can_t_be_searched_is_refused_with_the_remedy() {
         (&["default", "default"][..], 2, "pgassay compare"),
         (&["default", "nowhere.conf"], 2, "postgresql.conf"),
         (&["default", "/nowhere"], 2, "an installation"),
-        (&["default", "temp:seventeen"], 2, "major version"),
+        (&["default", "temp:seventeen"], 2, "is no version"),
         (&["default", conf], 2, "line 2"),
         (&["default"], 2, "two configurations"),
         (&["default", conf, "--server", "host=db1"], 2, "build:NAME"),

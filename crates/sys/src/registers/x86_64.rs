@@ -4,7 +4,7 @@ use std::io;
 
 use libc::{pid_t, user_regs_struct};
 
-use crate::step::request;
+use crate::ptrace::request;
 
 /// General registers of a stopped process.
 #[derive(Debug, Clone, Copy)]

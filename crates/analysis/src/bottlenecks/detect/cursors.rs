@@ -62,6 +62,9 @@ const FRACTION: &str = "cursor_tuple_fraction";
 /// What the server comes with (PostgreSQL manual, "Query Planning").
 const COMES_WITH: f64 = 0.1;
 
+/// FETCHes of one cursor from which on it is taken to be read to its end.
+const OFTEN: f64 = 3.0;
+
 /// Cursors that are planned as if more of their rows were fetched than the server takes by default.
 fn planned_whole(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
@@ -75,7 +78,15 @@ fn planned_whole(evidence: &Evidence) -> Option<Observation> {
         let lower = s.text.to_ascii_lowercase();
         lower.starts_with("declare ") && lower.contains(" cursor ")
     });
-    let hits = weighty(&run).filter(fetches).map(|statement| Hit {
+    // What is fetched from often is read to the end.
+    let calls = |s: &StatementTime| Some(s.counters.as_ref()?.calls);
+    let opened = declared.and_then(calls);
+    let read_on = |s: &StatementTime| {
+        let fetched = calls(s).zip(opened);
+        fetched.is_some_and(|(fetched, opened)| fetched > OFTEN * opened)
+    };
+    let hits = weighty(&run).filter(fetches).filter(|s| !read_on(s));
+    let hits = hits.map(|statement| Hit {
         statement,
         part: Part::of_all(1.0),
         left: None,
@@ -83,7 +94,10 @@ fn planned_whole(evidence: &Evidence) -> Option<Observation> {
             "Cursors are planned for {value} of their rows ({FRACTION}): where only the first are fetched, the whole is sorted or joined before \
              the first one comes."
         ),
-        confidence: Confidence::Medium,
+        confidence: match opened {
+            Some(_) => Confidence::Medium,
+            None => Confidence::Low,
+        },
         evidence: declared
             .map(|declared| format!("the cursor: {}", declared.named()))
             .into_iter()
