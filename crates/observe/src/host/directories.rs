@@ -8,7 +8,7 @@ use pgassay_model::storage::{Directory, Holds};
 use rustix::fs::{IFlags, ioctl_getflags};
 use rustix::io::Errno;
 
-use super::place::mount_line;
+use super::place::{mount_line, unescaped};
 use super::storage::Mount;
 
 /// Attributes that bear on how files are written, by their letters (chattr(1)).
@@ -86,7 +86,7 @@ impl Look<'_> {
         Some(Directory {
             holds,
             path: named.display().to_string(),
-            mounted_at: mount.at.to_owned(),
+            mounted_at: unescaped(mount.at),
             file_system: mount.kind.to_owned(),
             options: format!("{},{}", mount.own, mount.options),
             attributes: attributes(&dirs, named),

@@ -80,12 +80,35 @@ pub(super) fn mount_line(text: &str, dir: &Path) -> Option<String> {
         let Some(point) = line.split(' ').nth(4) else {
             continue;
         };
-        let depth = Path::new(point).components().count();
-        if dir.starts_with(point) && best.is_none_or(|(deepest, _)| depth >= deepest) {
+        let point = unescaped(point);
+        let depth = Path::new(&point).components().count();
+        if dir.starts_with(&point) && best.is_none_or(|(deepest, _)| depth >= deepest) {
             best = Some((depth, line));
         }
     }
     best.map(|(_, line)| line.to_owned())
+}
+
+/// A field of mountinfo, its octal escapes (`\040` for a space) undone.
+pub(super) fn unescaped(field: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = field;
+    while let Some((before, after)) = rest.split_once('\\') {
+        plain.push_str(before);
+        let code = after.get(..3).and_then(|c| u8::from_str_radix(c, 8).ok());
+        match code {
+            Some(code) => {
+                plain.push(char::from(code));
+                rest = &after[3..];
+            }
+            None => {
+                plain.push('\\');
+                rest = after;
+            }
+        }
+    }
+    plain.push_str(rest);
+    plain
 }
 
 #[cfg(test)]
@@ -97,7 +120,10 @@ mod tests {
         let text = "27 1 254:0 / / rw - ext4 /dev/vda rw\n\
                     30 27 0:27 / /var/tmp rw - tmpfs tmpfs rw\n\
                     31 27 254:1 / /var/tmp rw - xfs /dev/vdb rw\n\
-                    32 27 254:2 / /var/tmpfoo rw - xfs /dev/vdc rw";
+                    32 27 254:2 / /var/tmpfoo rw - xfs /dev/vdc rw\n\
+                    33 27 254:3 / /var/my\\040data rw - xfs /dev/vdd rw";
+        let line = mount_line(text, Path::new("/var/my data/15")).unwrap();
+        assert!(line.contains("/dev/vdd"), "{line}");
         let line = mount_line(text, Path::new("/var/tmp/pgassay-0")).unwrap();
         assert!(line.contains("/dev/vdb"), "{line}");
         assert!(

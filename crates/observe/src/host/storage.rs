@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use pgassay_model::storage::{Layer, LayerKind, Storage};
 
 use super::directories;
-use super::place::mount_line;
+use super::place::{mount_line, unescaped};
 use super::reader::Reader;
 
 /// Layers deeper than this are a loop in /sys or not of this world.
@@ -316,30 +316,13 @@ impl<'a> Mount<'a> {
         })
     }
 
-    /// A super option's value, its octal escapes (`\040` for a space) undone.
+    /// A super option's value.
     fn option(&self, name: &str) -> Option<String> {
         let value = self
             .options
             .split(',')
             .find_map(|option| option.strip_prefix(name)?.strip_prefix('='))?;
-        let mut plain = String::new();
-        let mut rest = value;
-        while let Some((before, after)) = rest.split_once('\\') {
-            plain.push_str(before);
-            let code = after.get(..3).and_then(|c| u8::from_str_radix(c, 8).ok());
-            match code {
-                Some(code) => {
-                    plain.push(char::from(code));
-                    rest = &after[3..];
-                }
-                None => {
-                    plain.push('\\');
-                    rest = after;
-                }
-            }
-        }
-        plain.push_str(rest);
-        Some(plain)
+        Some(unescaped(value))
     }
 }
 

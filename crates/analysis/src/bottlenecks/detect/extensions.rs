@@ -59,11 +59,10 @@ const KNOWN: &[Known] = &[
         library: "dict_",
         symbols: &[],
         setting: None,
-        why: "Texts are taken apart into words for a text search, and each word is brought to its stem by a dictionary. Whoever calls to_tsvector() on a \
+        why: "Texts are parsed into lexemes for a text search, each normalized by a dictionary. Whoever calls to_tsvector() on a \
               column in a statement (for ts_rank, ts_headline or a condition without an index on that expression) does so for each row anew.",
         instead: &[
-            "keep the words in a column: ALTER TABLE … ADD COLUMN words tsvector GENERATED ALWAYS AS (to_tsvector('configuration', column)) STORED \
-             (from 12 on; a trigger before), with the GIN index on it, and search and rank by that column",
+            super::searches::STORED,
             "rank fewer hits: take the newest, or those of an exact condition, before ts_rank",
         ],
     },

@@ -1,14 +1,18 @@
-//! Texts that are taken apart into words for each hit of a search.
+//! Texts that are parsed again for each hit of a search.
 
 use super::shapes::{At, Shown, advice};
 use crate::bottlenecks::finding::Confidence;
 
-const TAKES_APART: &str = "to_tsvector(";
+const PARSES: &str = "to_tsvector(";
+/// What spares parsing a text again.
+pub(super) const STORED: &str = "keep the lexemes in a column: ALTER TABLE … ADD COLUMN words tsvector GENERATED ALWAYS AS (to_tsvector('configuration', \
+                                 column)) STORED (from 12 on; a trigger before), with the GIN index on it, and search and rank by that column: an index on \
+                                 the expression keeps no lexemes for ts_rank";
 
 /// A sort by what to_tsvector makes of a column: `ORDER BY ts_rank(to_tsvector('english', body), query)`.
 pub(super) fn ranked(at: &At) -> Option<Shown> {
     let node = at.node;
-    let key = node.sort_key.iter().find(|key| key.contains(TAKES_APART))?;
+    let key = node.sort_key.iter().find(|key| key.contains(PARSES))?;
     let own = |n: &pgassay_model::observed::plans::Node| n.work.map_or(0.0, |work| work.ms);
     let all = at.plan.root.all();
     let total: f64 = all.iter().map(|(_, n)| own(n)).sum();
@@ -20,14 +24,10 @@ pub(super) fn ranked(at: &At) -> Option<Shown> {
         cost: ms / total.max(f64::MIN_POSITIVE) * at.plan.root.cost,
         left: None,
         saw: format!(
-            "to_tsvector takes the text of each of {hits:.0} hits apart anew, to order them by {key}: {ms:.1} ms of {total:.1} ms."
+            "to_tsvector parses the text of each of {hits:.0} hits again, to order them by {key}: {ms:.1} ms of {total:.1} ms."
         ),
         steps: vec![
-            advice(
-                "keep the words in a column: ALTER TABLE … ADD COLUMN words tsvector GENERATED ALWAYS AS (to_tsvector('configuration', column)) STORED (from \
-                 12 on; a trigger before), with the GIN index on it, and search and rank by that column: an index on the expression keeps no words for \
-                 ts_rank",
-            ),
+            advice(STORED),
             advice(
                 "or rank fewer hits: the newest, or those of an exact condition, before ts_rank",
             ),
