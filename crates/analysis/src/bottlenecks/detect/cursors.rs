@@ -69,7 +69,8 @@ const OFTEN: f64 = 3.0;
 fn planned_whole(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let value = run.setting(FRACTION)?;
-    if value.parse::<f64>().ok()? <= COMES_WITH {
+    let fraction = value.parse::<f64>().ok()?;
+    if fraction <= COMES_WITH {
         return None;
     }
     let fetches = |s: &&StatementTime| super::commits::verb(&s.text) == "FETCH";
@@ -91,8 +92,9 @@ fn planned_whole(evidence: &Evidence) -> Option<Observation> {
         part: Part::of_all(1.0),
         left: None,
         saw: format!(
-            "Cursors are planned for {value} of their rows ({FRACTION}): where only the first are fetched, the whole is sorted or joined before \
-             the first one comes."
+            "Cursors are planned for {:.0} % of their rows ({FRACTION}): where only the first are fetched, the whole is sorted or joined before \
+             the first one comes.",
+            100.0 * fraction
         ),
         confidence: match opened {
             Some(_) => Confidence::Medium,
