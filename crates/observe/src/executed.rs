@@ -26,9 +26,77 @@ pub struct Sent {
     pub values: Vec<Option<String>>,
     /// Whether the server keeps it, prepared, so that it may choose a generic plan.
     pub prepared: bool,
+    /// What its session has set before it (SET, set_config), in order.
+    before: Vec<Sent>,
 }
 
 impl Sent {
+    /// A statement with the values of its parameters.
+    pub fn new(sql: String, values: Vec<Option<String>>, prepared: bool) -> Self {
+        Self {
+            sql,
+            values,
+            prepared,
+            before: Vec::new(),
+        }
+    }
+
+    /// The statements of a transaction, each with what those before it set.
+    pub fn in_order(all: impl Iterator<Item = Self>) -> Vec<Self> {
+        let mut before: Vec<Self> = Vec::new();
+        all.map(|mut sent| {
+            sent.before.clone_from(&before);
+            if sent.sets() && before.len() < SETTINGS {
+                before.push(Self {
+                    before: Vec::new(),
+                    ..sent.clone()
+                });
+            }
+            sent
+        })
+        .collect()
+    }
+
+    /// Whether it sets something for those that follow, other than how long they may take.
+    fn sets(&self) -> bool {
+        let text = normalise(&self.sql).text.to_ascii_lowercase();
+        match text.strip_prefix("set ") {
+            Some(set) => {
+                let set = set
+                    .trim_start_matches("local ")
+                    .trim_start_matches("session ");
+                let name = set.split([' ', '=']).next().unwrap_or_default();
+                !name.ends_with("timeout") && name != "transaction" && name != "constraints"
+            }
+            None => {
+                text.starts_with("select set_config(")
+                    || text.starts_with("select pg_catalog.set_config(")
+            }
+        }
+    }
+
+    /// Sets what was set before it.
+    pub(super) fn prelude(&self, session: &mut Session, with_role: bool) -> Result<(), QueryError> {
+        for set in &self.before {
+            let text = set.sql.trim_start().to_ascii_lowercase();
+            let role = ["set role", "set local role", "set session"];
+            if !with_role && role.iter().any(|role| text.starts_with(role)) {
+                continue;
+            }
+            if text.starts_with("set") {
+                session.execute_single(&set.sql)?;
+                continue;
+            }
+            session.execute_single(&format!("PREPARE pgassay_before AS {}", set.sql))?;
+            let ran = session.execute(&format!("EXECUTE pgassay_before{}", set.arguments()));
+            if ran.is_ok() {
+                session.execute("DEALLOCATE pgassay_before")?;
+            }
+            ran?;
+        }
+        Ok(())
+    }
+
     /// The values as EXECUTE takes them.
     pub(super) fn arguments(&self) -> String {
         let literal = |value: &Option<String>| {
@@ -58,6 +126,8 @@ pub(super) struct OfLoad {
 
 /// Draws of a statement that are kept.
 const DRAWS: usize = 3;
+/// Settings of a transaction that are carried over.
+const SETTINGS: usize = 20;
 /// Statements that are.
 const STATEMENTS: usize = 2000;
 /// Characters without literals by which statements are the same, where the server keeps their beginning only.
@@ -232,7 +302,8 @@ fn execution(
         "BEGIN{mode}; SET LOCAL statement_timeout = {LONGEST_MS}; SET LOCAL lock_timeout = 200"
     ))?;
     let prepare = format!("PREPARE pgassay_executed AS {}", sent.sql);
-    let prepared = session.execute_single(&prepare);
+    let prelude = sent.prelude(session, true);
+    let prepared = prelude.and_then(|()| session.execute_single(&prepare));
     let is_prepared = prepared.is_ok();
     let said = prepared.and_then(|()| within(session, sent, settings));
     let ended = session.execute("ROLLBACK");
@@ -366,11 +437,29 @@ mod tests {
     use super::*;
 
     fn sent(sql: &str, values: &[Option<&str>]) -> Sent {
-        Sent {
-            sql: sql.to_owned(),
-            values: values.iter().map(|v| v.map(str::to_owned)).collect(),
-            prepared: true,
-        }
+        let values = values.iter().map(|v| v.map(str::to_owned)).collect();
+        Sent::new(sql.to_owned(), values, true)
+    }
+
+    #[test]
+    fn what_a_transaction_sets_is_set_before_its_statements() {
+        let all = [
+            "BEGIN",
+            "SET LOCAL search_path = a",
+            "SET statement_timeout = 3",
+            "SELECT set_config($1, $2, true)",
+            "SELECT 1",
+        ];
+        let all = Sent::in_order(all.iter().map(|sql| sent(sql, &[])));
+        let before: Vec<&str> = all[4].before.iter().map(|sent| sent.sql.as_str()).collect();
+        assert_eq!(
+            before,
+            [
+                "SET LOCAL search_path = a",
+                "SELECT set_config($1, $2, true)"
+            ]
+        );
+        assert!(all[1].before.is_empty());
     }
 
     #[test]

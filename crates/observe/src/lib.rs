@@ -7,6 +7,7 @@ mod blockers;
 pub mod cache;
 pub mod cgroup;
 mod cpu;
+mod declared;
 mod executed;
 mod explained;
 pub mod follow;

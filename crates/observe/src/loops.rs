@@ -33,6 +33,7 @@ pub(super) fn loops(source: &str) -> LoopFacts {
         facts.tries |= tokens[at]
             .get(.."pg_try_advisory".len())
             .is_some_and(|name| name.eq_ignore_ascii_case("pg_try_advisory"));
+        outside_loops(&mut facts, &tokens, at);
         if depth == 0 {
             continue;
         }
@@ -52,6 +53,69 @@ pub(super) fn loops(source: &str) -> LoopFacts {
         }
     }
     facts
+}
+
+/// What is dear wherever it stands.
+fn outside_loops(facts: &mut LoopFacts, tokens: &[&str], at: usize) {
+    const AGGREGATES: &[&str] = &["sum", "count", "max", "min", "avg"];
+    let is = |at: usize, word: &str| {
+        tokens
+            .get(at)
+            .is_some_and(|token| token.eq_ignore_ascii_case(word))
+    };
+    let skipping = |mut at: usize, words: &[&str]| {
+        while words.iter().any(|word| is(at, word)) {
+            at += 1;
+        }
+        at
+    };
+    let keep_name = |kept: &mut Vec<String>, before: &str, at: usize| {
+        let Some(name) = tokens
+            .get(at)
+            .filter(|name| name.starts_with(|c: char| c.is_alphabetic() || c == '_'))
+        else {
+            return;
+        };
+        // A schema before it.
+        let name = match is(at + 1, ".") {
+            true => tokens.get(at + 2).unwrap_or(name),
+            false => name,
+        };
+        keep(kept, &format!("{before}{name}"));
+    };
+    if is(at, "refresh") && is(at + 1, "materialized") {
+        keep_name(
+            &mut facts.refreshes,
+            "",
+            skipping(at + 3, &["concurrently"]),
+        );
+    }
+    if is(at, "lock") && is(at + 1, "table") {
+        keep_name(&mut facts.locks, "", skipping(at + 2, &["only"]));
+    }
+    if let Some(name) = AGGREGATES
+        .iter()
+        .find(|name| is(at, name))
+        .filter(|_| is(at + 1, "("))
+    {
+        keep(&mut facts.aggregates, name);
+    }
+    // FOR UPDATE, and DO UPDATE of ON CONFLICT, are no statements.
+    let clause = at > 0 && (is(at - 1, "for") || is(at - 1, "do") || is(at - 1, "key"));
+    if is(at, "update") && !clause {
+        let name = skipping(at + 1, &["only"]);
+        if !is(name, "set") {
+            keep_name(&mut facts.writes, "update ", name);
+        }
+    }
+    if is(at, "insert") && is(at + 1, "into") {
+        keep_name(&mut facts.writes, "insert ", at + 2);
+    }
+    if is(at, "delete") && is(at + 1, "from") {
+        keep_name(&mut facts.writes, "delete ", skipping(at + 2, &["only"]));
+    }
+    facts.walks_columns |=
+        is(at, "pg_attribute") || is(at, "information_schema") && is(at + 2, "columns");
 }
 
 fn keep(kept: &mut Vec<String>, token: &str) {
@@ -81,7 +145,7 @@ fn is_text(tokens: &[&str], variable: &str) -> bool {
 }
 
 /// A text in which literals and comments are blanks.
-fn without_literals(source: &str) -> String {
+pub(super) fn without_literals(source: &str) -> String {
     let seen = normalise(source);
     let mut bytes = source.as_bytes().to_vec();
     for range in seen.values.into_iter().chain(seen.comments) {
@@ -91,7 +155,7 @@ fn without_literals(source: &str) -> String {
 }
 
 /// Words, `:=`, `||`, and each other character by itself.
-fn tokens(text: &str) -> Vec<&str> {
+pub(super) fn tokens(text: &str) -> Vec<&str> {
     let bytes = text.as_bytes();
     let (mut found, mut at) = (Vec::new(), 0);
     while at < bytes.len() {
@@ -162,6 +226,29 @@ mod tests {
         let tried = "BEGIN WHILE NOT pg_try_advisory_xact_lock(k) LOOP PERFORM pg_sleep(0.1); END LOOP; END";
         assert!(loops(tried).tries);
         assert!(!loops("BEGIN PERFORM pg_advisory_xact_lock(k); END").tries);
+    }
+
+    #[test]
+    fn what_triggers_do_to_other_tables_is_seen() {
+        let of = |body: &str| loops(&format!("BEGIN {body} RETURN NULL; END"));
+        assert_eq!(
+            of("REFRESH MATERIALIZED VIEW CONCURRENTLY public.v;").refreshes,
+            ["v"]
+        );
+        assert_eq!(
+            of("LOCK TABLE booking IN EXCLUSIVE MODE;").locks,
+            ["booking"]
+        );
+        let sums = of(
+            "UPDATE cart SET total = (SELECT sum(cents) FROM line WHERE cart = NEW.cart) WHERE id = NEW.cart;",
+        );
+        assert_eq!(sums.aggregates, ["sum"]);
+        assert_eq!(sums.writes, ["update cart"]);
+        assert!(of("FOR c IN SELECT attname FROM pg_attribute LOOP NULL; END LOOP;").walks_columns);
+        let locked = of(
+            "SELECT 1 INTO a FROM t FOR UPDATE; INSERT INTO t VALUES (1) ON CONFLICT (id) DO UPDATE SET n = 1;",
+        );
+        assert_eq!(locked.writes, ["insert t"]);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use pgassay_model::observed::plans::{
 use pgassay_pgwire::{QueryError, Session};
 use serde_json::Value;
 
+use super::declared;
 use super::executed::{Executed, Inner, inner};
 use super::explained::{OUTPUT, clean, drop_outputs, is_generic, mark_unused, node};
 use super::logged::Longest;
@@ -146,6 +147,9 @@ impl Asked<'_> {
         allowed(session, self.example)?;
         let settings = what_if::settings(session);
         as_it_was_sent(session).map_err(said)?;
+        if let Some(executed) = self.executed {
+            executed.sent.prelude(session, false).map_err(said)?;
+        }
         self.prepare(session)?;
         *prepared = true;
         let top = self.explained(session)?;
@@ -167,6 +171,7 @@ impl Asked<'_> {
             Ok(root)
         });
         add_catalogues(session, &mut plan);
+        declared::views(session, &mut plan, &self.example.normalised.text);
         session.execute("ROLLBACK").map_err(said)?;
         keep_what_tells(&mut plan);
         Ok(plan)
@@ -279,6 +284,7 @@ fn add_catalogues(session: &mut Session, plan: &mut Plan) {
     plan.relations = relations(session, plan).unwrap_or_default();
     plan.remote_estimates = remote_estimates(session, plan);
     leaky(session, plan);
+    declared::relations(session, plan);
     functions(session, plan);
 }
 

@@ -5,6 +5,7 @@
 //! small enough that a run of minutes stays under 20 MB.
 
 pub mod blockers;
+pub mod declared;
 pub mod growth;
 pub mod plans;
 pub mod stacks;

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::declared::{DeclaredFacts, ViewFacts};
+
 /// What came of asking for a statement's plan.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct PlanRecord {
@@ -56,6 +58,9 @@ pub struct Plan {
     /// Foreign servers that are asked for estimates at each planning (`use_remote_estimate`), where it scans foreign tables.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remote_estimates: Vec<String>,
+    /// Views that the statement names, as far as something keeps the planner from looking into them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub views: BTreeMap<String, ViewFacts>,
     /// Plans that the statement would have under other settings, as far as they cost less.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alternatives: Vec<Alternative>,
@@ -117,6 +122,21 @@ pub struct LoopFacts {
     /// Whether it executes statements that it puts together (EXECUTE).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub executes: bool,
+    /// Materialized views that it refreshes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refreshes: Vec<String>,
+    /// Tables that it locks (LOCK TABLE).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub locks: Vec<String>,
+    /// Aggregates that it computes by a query: `sum`, `count`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub aggregates: Vec<String>,
+    /// Tables that it changes, and how: `update cart`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub writes: Vec<String>,
+    /// Whether it goes through the columns of a table by the catalogue.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub walks_columns: bool,
     /// Whether it tries for an advisory lock without waiting for it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tries: bool,
@@ -126,6 +146,13 @@ pub struct LoopFacts {
     /// Errors that blocks in a loop catch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub caught: Vec<String>,
+}
+
+impl LoopFacts {
+    /// Whether it does nothing of this.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// The SET clause of a function.
@@ -296,6 +323,9 @@ pub struct RelationFacts {
     /// so that they must not see a row before the policies do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub leaky: Vec<LeakyFacts>,
+    /// How it is declared, where that is unusual.
+    #[serde(default, skip_serializing_if = "DeclaredFacts::is_usual")]
+    pub declared: DeclaredFacts,
 }
 
 /// An operator on a column that is not leakproof.
@@ -322,6 +352,9 @@ pub struct TriggerFacts {
     pub for_each_row: bool,
     /// What calls it: `Insert`, `Update`, `Delete`.
     pub events: Vec<String>,
+    /// What its function does that costs more than it looks, where it is in PL/pgSQL.
+    #[serde(default, skip_serializing_if = "LoopFacts::is_nothing")]
+    pub body: LoopFacts,
 }
 
 /// What the catalogues say of a foreign key, seen from the table that it refers to.
@@ -358,6 +391,12 @@ pub struct IndexFacts {
     /// Whether it enforces a constraint.
     #[serde(default)]
     pub constraint: bool,
+    /// Whether that constraint may be checked at the end of a transaction: then it proves nothing to the planner.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deferrable: bool,
+    /// What it is on, as CREATE INDEX has it, without literals: `USING btree (lower(mail)) WHERE …`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub definition: Option<String>,
     /// How often it was read since its counters began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scans: Option<f64>,

@@ -1,4 +1,4 @@
-//! CHECK constraints whose functions take most of what a writing statement does.
+//! CHECK constraints, domains and defaults whose functions take most of what a writing statement does.
 
 use super::hits::{Hit, Part, joined, with_plans};
 use super::writes::{within, written};
@@ -6,6 +6,8 @@ use super::{Detector, run, tenths};
 use crate::bottlenecks::evidence::Evidence;
 use crate::bottlenecks::finding::{Confidence, Observation, StepKind};
 use crate::profile::Work;
+use pgassay_model::observed::plans::RelationFacts;
+use pgassay_text::quote::quote_ident;
 
 pub(super) const DETECTORS: &[Detector] = &[run("check-calls-function", called)];
 
@@ -16,50 +18,121 @@ const INTERPRETED: f64 = 0.1;
 
 fn called(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
-    let interpreted = within(evidence, Work::Procedural);
+    let inside = |work| within(evidence, work);
+    let interpreted = inside(Work::Procedural)
+        .into_iter()
+        .chain(inside(Work::Nested))
+        .reduce(f64::max);
     // Without CPU samples the node's time may be the log's, or its indexes'.
     if interpreted.is_none_or(|share| share < INTERPRETED) {
         return None;
     }
     let hits = with_plans(&run, |statement, plan| {
         let (node, table, facts) = written(plan, &["Insert", "Update"])?;
-        let (name, expression) = facts.checks.first_key_value()?;
+        let checked = Called::of(table, facts)?;
         let (work, executed) = (node.work?, plan.executed.as_ref()?);
         // Triggers that are called for each row before it is written are in the node's time.
         let of_triggers: f64 = executed.triggers.iter().map(|trigger| trigger.ms).sum();
-        let own = (work.ms - of_triggers).max(0.0);
+        // A default is computed below the node that writes.
+        let below = || {
+            node.nodes
+                .iter()
+                .flat_map(|n| n.all())
+                .filter_map(|(_, n)| Some(n.work?.ms))
+                .sum::<f64>()
+        };
+        let ms = work.ms + if checked.is_default { below() } else { 0.0 };
+        let own = (ms - of_triggers).max(0.0);
         let part = (own / executed.ms.max(f64::MIN_POSITIVE)).min(1.0);
         (part >= MOST).then(|| Hit {
             statement,
             part: Part::of_cpu(statement, part),
             left: None,
             saw: format!(
-                "{} of what the statement does is writing rows of {table}, whose constraint {name} calls a function: CHECK {expression}.",
-                tenths(part)
+                "{} of what the statement does is writing rows of {table}, {}.",
+                tenths(part),
+                checked.what
             ),
             confidence: Confidence::Medium,
             evidence: interpreted
-                .map(|share| format!("{} of the CPU samples in interpreted languages", tenths(share)))
+                .map(|share| {
+                    format!(
+                        "{} of the CPU samples in interpreted languages",
+                        tenths(share)
+                    )
+                })
                 .into_iter()
                 .collect(),
-            steps: vec![
-                (
-                    StepKind::Advice,
-                    format!(
-                        "check only what changes: instead of the constraint a trigger BEFORE INSERT OR UPDATE OF the columns that {name} refers to, \
-                         since a CHECK is computed for each row that is written, whichever columns change; a trigger says nothing of rows that are \
-                         there, and does not see what a later trigger changes"
-                    ),
-                ),
-                (
-                    StepKind::Advice,
-                    "a cheaper check: by built-in functions, or in SQL without a loop; or columns that change often in a table of their own"
-                        .to_owned(),
-                ),
-            ],
+            steps: checked.steps,
         })
     });
     joined(&run, hits)
+}
+
+/// A function that is called for each row that is written.
+struct Called {
+    what: String,
+    is_default: bool,
+    steps: Vec<(StepKind, String)>,
+}
+
+impl Called {
+    fn of(table: &str, facts: &RelationFacts) -> Option<Self> {
+        let cheaper = (
+            StepKind::Advice,
+            "a cheaper check: by built-in functions and regular expressions (VALUE ~ '^…$'), or in SQL without a loop; or columns that change often in a table of \
+             their own"
+                .to_owned(),
+        );
+        if let Some((name, expression)) = facts.checks.first_key_value() {
+            return Some(Self {
+                is_default: false,
+                what: format!("whose constraint {name} calls a function: CHECK {expression}"),
+                steps: vec![
+                    (
+                        StepKind::Advice,
+                        format!(
+                            "check only what changes: instead of the constraint a trigger BEFORE INSERT OR UPDATE OF the columns that {name} refers to, \
+                             since a CHECK is computed for each row that is written, whichever columns change; a trigger says nothing of rows that are \
+                             there, and does not see what a later trigger changes"
+                        ),
+                    ),
+                    cheaper,
+                ],
+            });
+        }
+        if let Some((column, domain)) = facts.declared.domains.first_key_value() {
+            return Some(Self {
+                is_default: false,
+                what: format!(
+                    "whose column {column} is of the domain {domain}, a constraint of which calls a function for each value"
+                ),
+                steps: vec![
+                    (
+                        StepKind::Sql,
+                        format!(
+                            "ALTER DOMAIN {domain} DROP CONSTRAINT …; ALTER DOMAIN {domain} ADD CHECK (VALUE ~ '^…$');   -- an expression of built-in functions in the place of the \
+                             function; \\dD+ {domain} shows it"
+                        ),
+                    ),
+                    cheaper,
+                ],
+            });
+        }
+        let (column, expression) = facts.declared.defaults.first_key_value()?;
+        Some(Self {
+            is_default: true,
+            what: format!("whose column {column} has its default from a function: {expression}"),
+            steps: vec![(
+                StepKind::Sql,
+                format!(
+                    "CREATE SEQUENCE …; ALTER TABLE {table} ALTER COLUMN {} SET DEFAULT nextval('…');   -- a sequence, or an identity, in the place of a number that is looked for (max() + 1); \
+                     where the function must stay, an index that its query begins with",
+                    quote_ident(column)
+                ),
+            )],
+        })
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use super::hits::weighty;
 use super::{Detector, samples, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Confidence, Observation};
+use crate::profile::Summary;
 
 pub(super) const DETECTORS: &[Detector] = &[samples("index-method-writes", written)];
 
@@ -67,7 +68,15 @@ fn written(evidence: &Evidence) -> Option<Observation> {
     let method = METHODS
         .iter()
         .max_by(|a, b| share(a).total_cmp(&share(b)))
-        .filter(|method| profile.shows(share(method), NOTABLE))?;
+        .filter(|method| profile.shows(share(method), NOTABLE));
+    let Some(method) = method else {
+        return excluded(&run, profile);
+    };
+    if method.name == "gist"
+        && let Some(seen) = excluded(&run, profile)
+    {
+        return Some(seen);
+    }
     let share = share(method);
     let names = indexes(&run, method.name);
     let which = match names.as_slice() {
@@ -95,6 +104,60 @@ fn written(evidence: &Evidence) -> Option<Observation> {
             .iter()
             .fold(seen, |seen, text| seen.advice(*text)),
     )
+}
+
+/// Functions within which entries are put into indexes and constraints over them are checked.
+const CHECKED: &[&str] = &["ExecInsertIndexTuples", "check_exclusion_constraint"];
+
+/// An exclusion constraint that compares for equality only, which a unique constraint does at a fraction of the cost.
+fn excluded(run: &RunEvidence, profile: &Summary) -> Option<Observation> {
+    let own = profile
+        .functions
+        .iter()
+        .filter(|f| CHECKED.contains(&f.symbol.as_str()));
+    let share = own.map(|f| f.total_share).fold(0.0, f64::max);
+    let (statement, table, name, columns) = weighty(run).find_map(|statement| {
+        let relations = statement.plan.as_ref()?.relations.iter();
+        let mut constraints = relations
+            .flat_map(|(table, facts)| facts.indexes.iter().map(move |index| (table, index)));
+        constraints.find_map(|(table, index)| {
+            let columns = equal_only(index.definition.as_deref()?)?;
+            Some((statement, table.clone(), index.name.clone(), columns))
+        })
+    })?;
+    if !profile.shows(share, NOTABLE) {
+        return None;
+    }
+    let name = name.rsplit('.').next().unwrap_or(&name).to_owned();
+    Some(
+        Observation::of_samples(
+            share,
+            format!(
+                "The exclusion constraint {name} on {table} compares for equality only, as a UNIQUE constraint does: putting entries into indexes and checking them takes {} of the CPU \
+                 samples.",
+                tenths(share)
+            ),
+        )
+        .confidence(Confidence::High)
+        .means("A GiST index is searched and written by functions that are called for each key of each page on the way; a B-tree finds the place of a value by a few comparisons.")
+        .seen(format!("the one with the most time: {}", statement.named()))
+        .sql(format!("ALTER TABLE {table} DROP CONSTRAINT {name}, ADD UNIQUE ({columns});")),
+    )
+}
+
+/// The columns of an exclusion constraint all of whose operators are `=`: `serial` of `EXCLUDE USING gist (serial WITH =)`.
+fn equal_only(definition: &str) -> Option<String> {
+    let (_, listed) = definition.strip_prefix("USING ")?.split_once('(')?;
+    let listed = &listed[..listed.find(')')?];
+    let mut columns = Vec::new();
+    for part in listed.split(", ") {
+        let (column, operator) = part.split_once(" WITH ")?;
+        if operator != "=" {
+            return None;
+        }
+        columns.push(column);
+    }
+    Some(columns.join(", "))
 }
 
 /// Indexes of an access method on the tables of weighty statements.
@@ -154,5 +217,20 @@ mod tests {
             "{seen:?}"
         );
         assert!(of("90.00% postgres [.] ExecScan\n").is_none());
+    }
+
+    #[test]
+    fn an_exclusion_by_equality_is_told_of_unique() {
+        use super::equal_only;
+        assert_eq!(
+            equal_only("USING gist (serial WITH =)").as_deref(),
+            Some("serial")
+        );
+        assert_eq!(
+            equal_only("USING gist (a WITH =, b WITH =)").as_deref(),
+            Some("a, b")
+        );
+        assert!(equal_only("USING gist (room WITH =, during WITH &&)").is_none());
+        assert!(equal_only("USING gist (room)").is_none());
     }
 }

@@ -8,6 +8,7 @@ mod amounts;
 mod arms;
 mod blockers;
 mod bodies;
+mod brin;
 mod build;
 mod checkpoints;
 mod checks;
@@ -19,6 +20,7 @@ mod cpus;
 mod ctes;
 mod cursors;
 mod database;
+mod declared;
 mod default_partition;
 mod digits;
 mod documents;
@@ -26,17 +28,21 @@ mod estimates;
 mod existence;
 mod extensions;
 mod failures;
+mod fenced;
 mod foreign;
+mod foreign_options;
 mod forms;
 mod functions;
 mod gentler;
 mod hits;
 mod identity;
+mod inner;
 mod late;
 mod locked;
 mod logging;
 mod memory;
 mod methods;
+mod mismatch;
 mod nearest;
 mod needless;
 mod nodes;
@@ -44,6 +50,7 @@ mod notify;
 mod objects;
 mod others;
 mod pages;
+mod partitions;
 mod placement;
 mod planning;
 mod plans;
@@ -70,6 +77,7 @@ mod storage;
 mod targets;
 #[cfg(test)]
 pub(crate) mod tests;
+mod trigger_bodies;
 mod updates;
 mod visibility;
 mod volume;
@@ -155,6 +163,7 @@ const FUNCTIONS: &[&[Detector]] = &[
     scaling::DETECTORS,
     placement::DETECTORS,
     plans::DETECTORS,
+    partitions::DETECTORS,
     estimates::DETECTORS,
     late::DETECTORS,
     alternatives::DETECTORS,
@@ -183,6 +192,9 @@ const FUNCTIONS: &[&[Detector]] = &[
     pools::DETECTORS,
     methods::DETECTORS,
     foreign::DETECTORS,
+    foreign_options::DETECTORS,
+    fenced::DETECTORS,
+    declared::DETECTORS,
 ];
 
 /// What looks at one kind of evidence for an entry.

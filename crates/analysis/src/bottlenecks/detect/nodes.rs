@@ -6,7 +6,7 @@ use pgassay_text::number::counted;
 
 use super::functions::calls_in;
 use super::hits::{Named, Part, weighty};
-use super::{counts, forms, tenths};
+use super::{counts, forms, inner, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Finding, Observation, Severity};
 use crate::observed::statements::StatementTime;
@@ -266,15 +266,19 @@ impl At<'_> {
             .as_ref()
             .map(|root| nodes(root, 0.0))
             .unwrap_or_default();
-        let wastes = busiest
-            .first()
-            .is_some_and(|busy| busy.gone_through() >= MANY_ROWS);
+        let known = inner::step(&first.text, first.root.as_ref());
+        let wastes = known.is_some()
+            || busiest
+                .first()
+                .is_some_and(|busy| busy.gone_through() >= MANY_ROWS);
         seen = seen.severity(if often || wastes {
             Severity::Medium
         } else {
             Severity::Low
         });
-        if often {
+        if let Some((kind, text)) = known {
+            seen = seen.step(kind, text);
+        } else if often {
             seen = seen.advice(
                 "have the function do it in one statement for all rows, in place of one for each",
             );

@@ -1,10 +1,12 @@
 //! What the plans of the statements show on which the sessions spent their time.
 
 use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
+use pgassay_text::quote::quote_ident;
 
-use super::conditions::{Compared, Served, compared, served, words};
+use super::conditions::{Compared, Served, compared, converted, served, words};
 use super::forms;
 use super::hits::{Hit, Left, Part, joined, weighty, with_plans};
+use super::mismatch::mismatch;
 use super::shapes::{At, barrier};
 use super::{Detector, run};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
@@ -13,7 +15,6 @@ use crate::observed::statements::StatementTime;
 
 pub(super) const DETECTORS: &[Detector] = &[
     run("sequential-scan", sequential_scans),
-    run("partitions-not-pruned", unpruned),
     run("planning-longer", planning),
 ];
 
@@ -23,8 +24,6 @@ pub(super) const MINOR: f64 = 0.3;
 pub(super) const FEW_ROWS: f64 = 10_000.0;
 /// The part of a table's rows that a selective condition leaves at most.
 pub(super) const SELECTIVE: f64 = 0.01;
-/// Fewer partitions are no burden.
-const FEW_PARTITIONS: u32 = 8;
 
 fn sequential_scans(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
@@ -334,6 +333,28 @@ pub(super) fn remedy(
         indexes.find(move |index| index.first.as_deref() == Some(&name))
     };
     let advice = StepKind::Advice;
+    let near = match compared {
+        Some(Compared::Column(column)) => of(column).and_then(|_| mismatch(table, filter, facts)),
+        Some(Compared::Cast(_)) => None,
+        _ => mismatch(table, filter, facts),
+    };
+    if let Some(near) = near {
+        let (kind, step) = near.step;
+        let sign = if step.contains(" -- ") {
+            "; "
+        } else {
+            "   -- "
+        };
+        return (kind, format!("{step}{sign}{}", near.why));
+    }
+    if let Some((column, to)) = converted(filter, facts)
+        && !matches!(
+            compared,
+            Some(Compared::Column(_) | Compared::Expression(_))
+        )
+    {
+        return unconverted(table, filter, (column, &to), facts);
+    }
     match compared {
         Some(Compared::Column(column)) => match of(column) {
             Some(index) if !index.valid => (
@@ -406,6 +427,55 @@ pub(super) fn remedy(
     }
 }
 
+/// What to do about a condition that converts a column of each row.
+fn unconverted(
+    table: &str,
+    filter: &str,
+    (column, to): (&str, &str),
+    facts: &RelationFacts,
+) -> (StepKind, String) {
+    let kind = facts.types.get(column).map_or("", String::as_str);
+    let quoted = quote_ident(column);
+    let cast = format!("{column})::{to}");
+    let policy = facts
+        .policies
+        .iter()
+        .find(|(_, condition)| condition.contains(&cast));
+    if let Some((policy, _)) = policy {
+        return (
+            StepKind::Sql,
+            format!(
+                "ALTER POLICY {} ON {table} USING ({quoted} = (…)::{kind});   -- convert the value and not the column ({filter}), as \
+                 current_setting('…')::{kind}: then an index on {column} serves the policy",
+                quote_ident(policy)
+            ),
+        );
+    }
+    let is_text = facts.texts.iter().any(|text| text == column);
+    match (kind, is_text) {
+        ("character", _) => (
+            StepKind::Sql,
+            format!(
+                "ALTER TABLE {table} ALTER COLUMN {quoted} TYPE text; ANALYZE {table};   -- a value of type text is not compared with character(n): the column is converted in each \
+                 row ({filter}), and its index not used; or pass the value as character(n)"
+            ),
+        ),
+        (_, true) if to != "text" => (
+            StepKind::Sql,
+            format!(
+                "ALTER TABLE {table} ALTER COLUMN {quoted} TYPE {to} USING {quoted}::{to}; CREATE INDEX ON {table} ({quoted});   -- values of type {to} are kept as text, and converted in \
+                 each row ({filter}); or only CREATE INDEX CONCURRENTLY ON {table} (({quoted}::{to}))"
+            ),
+        ),
+        _ => (
+            StepKind::Advice,
+            format!(
+                "pass the value in the type of the column ({kind}): the statement converts {column} of each row ({filter}), so that an index on it can't be used"
+            ),
+        ),
+    }
+}
+
 /// A column that a condition names and a valid index of all rows begins with, and that index.
 fn begins_with_any<'p>(filter: &str, facts: &'p RelationFacts) -> Option<(&'p str, &'p str)> {
     let mut whole = facts.indexes.iter().filter(|i| i.valid && !i.partial);
@@ -414,53 +484,6 @@ fn begins_with_any<'p>(filter: &str, facts: &'p RelationFacts) -> Option<(&'p st
         let named = words(filter).any(|word| word == column);
         named.then_some((column, index.name.as_str()))
     })
-}
-
-fn unpruned(evidence: &Evidence) -> Option<Observation> {
-    let run = evidence.run?;
-    let hits = with_plans(&run, |statement, plan| {
-        let all = plan.root.all();
-        let (_, append) = all.iter().find(|(_, node)| {
-            matches!(node.kind.as_str(), "Append" | "Merge Append")
-                && node.subplans_removed.unwrap_or(0.0) < 1.0
-        })?;
-        let parts: Vec<&RelationFacts> = append
-            .nodes
-            .iter()
-            .flat_map(|child| child.all())
-            .filter_map(|(_, node)| plan.relations.get(node.relation.as_ref()?))
-            .filter(|facts| facts.partition_of.is_some())
-            .collect();
-        let facts = parts.first()?;
-        let (parent, number) = facts.partition_of.as_ref()?;
-        let rows: f64 = parts.iter().filter_map(|facts| facts.rows).sum();
-        let visited = parts.len() as u32;
-        // Few rows of many: who wants them all must visit all.
-        if *number < FEW_PARTITIONS || visited < *number || append.rows > SELECTIVE * rows {
-            return None;
-        }
-        let key = facts.partition_key.join(", ");
-        Some(Hit {
-            statement,
-            // Planning and locks are for all of them, too.
-            part: Part::of_all(plan.part(append)),
-            left: Left::new(
-                1.0 / f64::from(visited),
-                format!("one of {visited} partitions would do"),
-            ),
-            saw: format!(
-                "All {visited} partitions of {parent} are visited for about {:.0} rows of {rows:.0}.",
-                append.rows
-            ),
-            confidence: Confidence::Medium,
-            evidence: vec![format!("{parent} is partitioned by {key}")],
-            steps: vec![(
-                StepKind::Advice,
-                format!("add a condition on the partition key ({key}) to the statement"),
-            )],
-        })
-    });
-    joined(&run, hits)
 }
 
 fn planning(evidence: &Evidence) -> Option<Observation> {

@@ -19,6 +19,28 @@ fn bare(alias: &str) -> &str {
     alias.trim_matches('"')
 }
 
+/// What makes a deferrable unique constraint of a table one that proves something.
+fn deferrable(at: &At, table: &str) -> Option<String> {
+    let facts = at.plan.relations.get(table)?;
+    let unique = || {
+        facts
+            .indexes
+            .iter()
+            .filter(|index| index.constraint && index.valid && !index.partial)
+    };
+    let index = unique().find(|index| index.deferrable)?;
+    let columns: Vec<String> = index
+        .columns
+        .iter()
+        .map(|column| quote_ident(column))
+        .collect();
+    let name = index.name.rsplit('.').next()?;
+    Some(format!(
+        "ALTER TABLE {table} DROP CONSTRAINT {name}, ADD UNIQUE ({});",
+        columns.join(", ")
+    ))
+}
+
 /// Outer joins that are carried out though nothing of them is used.
 pub(super) fn unneeded(at: &At) -> Option<Shown> {
     if at.parent.is_some() {
@@ -42,16 +64,33 @@ pub(super) fn unneeded(at: &At) -> Option<Shown> {
         return None;
     }
     let (listed, first) = (tables.join(", "), &tables[0]);
+    let late: Vec<String> = tables
+        .iter()
+        .filter_map(|table| deferrable(at, table))
+        .collect();
+    let steps = match late.as_slice() {
+        [] => vec![advice(format!(
+            "if the columns by which they are joined are unique, declare it: ALTER TABLE {first} ADD PRIMARY KEY (…), or UNIQUE, and so for the others; then the \
+             planner knows that these joins add no rows, and leaves them out; or leave them out of the statement (ask the table, not the view)"
+        ))],
+        late => vec![
+            (
+                StepKind::Sql,
+                format!(
+                    "{}   -- not deferrable: a constraint that may be checked at the end of a transaction proves nothing to the planner, and the joins stay",
+                    late.join(" ")
+                ),
+            ),
+            advice("or leave them out of the statement (ask the table, not the view)"),
+        ],
+    };
     Some(Shown {
         cost,
         left: None,
         saw: format!(
             "Nothing of {listed} is used, and the outer joins with them are carried out all the same."
         ),
-        steps: vec![advice(format!(
-            "if the columns by which they are joined are unique, declare it: ALTER TABLE {first} ADD PRIMARY KEY (…), or UNIQUE, and so for the others; then the \
-             planner knows that these joins add no rows, and leaves them out; or leave them out of the statement (ask the table, not the view)"
-        ))],
+        steps,
         seen: Vec::new(),
         confidence: match at.plan.executed {
             Some(_) => Confidence::High,

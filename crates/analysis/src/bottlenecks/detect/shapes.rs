@@ -4,6 +4,7 @@
 use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
 
 use super::bodies::{not_inlined, unsaid};
+use super::brin::unsummarized;
 use super::conditions::{aliases, conjuncts, words};
 use super::ctes::materialized;
 use super::default_partition::scanned;
@@ -136,6 +137,10 @@ const SHAPES: &[Shape] = &[
         look: unmapped,
     },
     Shape {
+        entry: "brin-unsummarized",
+        look: unsummarized,
+    },
+    Shape {
         entry: "bitmap-lossy",
         look: lossy,
     },
@@ -179,6 +184,7 @@ pub(super) const DETECTORS: &[Detector] = &[
     run("window-recomputed", |e| shape(e, "window-recomputed")),
     run("text-search-per-hit", |e| shape(e, "text-search-per-hit")),
     run("visibility-map", |e| shape(e, "visibility-map")),
+    run("brin-unsummarized", |e| shape(e, "brin-unsummarized")),
     run("bitmap-lossy", |e| shape(e, "bitmap-lossy")),
     run("security-barrier", |e| shape(e, "security-barrier")),
     run("recursion-repeats", |e| shape(e, "recursion-repeats")),

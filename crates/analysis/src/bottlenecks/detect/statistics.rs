@@ -61,13 +61,26 @@ fn led(at: &At, came: f64) -> Option<Led> {
     }
 }
 
+/// How far the part of a table that was read must be from what was expected, where nothing is known of the column.
+const FAR_OFF: f64 = 5.0;
+
+/// Rows that would have come of a scan that a limit ended, if the rest of the table is like what it had read.
+fn extrapolated(at: &At) -> Option<f64> {
+    let (node, rows) = (at.node, at.facts(at.node)?.rows?);
+    let given = node.actual_rows?;
+    let read = given + node.work?.removed;
+    let bounded = node.conditions.contains_key("Index Cond");
+    let whole = rows * given / read.max(1.0);
+    (!bounded && read >= 0.1 * rows && node.rows >= FAR_OFF * whole).then_some(whole)
+}
+
 /// A scan with an estimate that small targets make wrong, to the harm of the plan.
 pub(super) fn targeted(at: &At) -> Option<Shown> {
     let node = at.node;
     let table = node.relation.as_ref()?;
-    let came = came(at.plan, node)?;
     let small = small(of_all(at.run), at.plan, node);
     let least = small.iter().min_by_key(|small| small.target)?;
+    let came = came(at.plan, node).or_else(|| extrapolated(at).filter(|_| least.target == 0))?;
     let led = led(at, came)?;
     Some(Shown {
         // The plan would be another one.
@@ -193,6 +206,19 @@ mod tests {
             own.remedy[0].text,
             "ALTER TABLE public.ticket ALTER COLUMN queue SET STATISTICS -1;"
         );
+    }
+
+    #[test]
+    fn a_column_without_statistics_is_judged_by_the_part_that_was_read() {
+        let of = |expected: f64, target: u32| {
+            let mut plan = walk(expected, 40_000.0);
+            let facts = plan.relations.get_mut("public.ticket").unwrap();
+            facts.targets.insert("queue".to_owned(), target);
+            is_told(plan, USUAL)
+        };
+        assert!(of(600.0, 0));
+        assert!(!of(60.0, 0));
+        assert!(!of(600.0, 50));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use super::conditions::words;
 use super::hits::{Hit, Part, joined, weighty, with_plans};
 use super::plans::by_index;
+use super::trigger_bodies::body;
 use super::{Detector, run, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity, StepKind};
@@ -85,8 +86,9 @@ fn foreign_keys(evidence: &Evidence) -> Option<Observation> {
 }
 
 /// Whether a trigger's function is interpreted.
-fn is_procedural(trigger: &TriggerFacts) -> bool {
-    trigger.for_each_row && !matches!(trigger.language.as_str(), "c" | "internal")
+fn is_procedural(trigger: &TriggerFacts, table: &str) -> bool {
+    let dear = || body(trigger, table).is_some_and(|body| body.for_statements);
+    !matches!(trigger.language.as_str(), "c" | "internal") && (trigger.for_each_row || dear())
 }
 
 /// The part of a statement's CPU time in triggers from which on they are worth a finding.
@@ -101,7 +103,7 @@ fn triggers(evidence: &Evidence) -> Option<Observation> {
         let called: Vec<&TriggerFacts> = facts
             .triggers
             .iter()
-            .filter(|t| is_procedural(t) && t.events.iter().any(|e| e == operation))
+            .filter(|t| is_procedural(t, name) && t.events.iter().any(|e| e == operation))
             .collect();
         let first = called.first()?;
         // Where no caller is known, what the language itself takes is the least.
@@ -121,36 +123,51 @@ fn triggers(evidence: &Evidence) -> Option<Observation> {
             return None;
         }
         let names: Vec<&str> = called.iter().map(|t| t.name.as_str()).collect();
+        let dear = called.iter().find_map(|trigger| body(trigger, name));
+        let (does, mut steps) = dear.map_or((String::new(), Vec::new()), |body| {
+            (format!("; {}", body.does), body.steps)
+        });
+        let each = called.iter().all(|trigger| trigger.for_each_row);
+        if steps.is_empty() {
+            steps.push((
+                StepKind::Advice,
+                format!(
+                    "make it a trigger FOR EACH STATEMENT with transition tables (REFERENCING NEW TABLE), or \
+                     do what {} does in the statement itself",
+                    first.function
+                ),
+            ));
+        }
+        steps.push((
+            StepKind::Sql,
+            format!(
+                "SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname = '{}';",
+                first.function.replace('\'', "''")
+            ),
+        ));
+        if each {
+            steps.push((
+                StepKind::Advice,
+                "where it must stay, let a WHEN condition keep it from rows that it does nothing for".to_owned(),
+            ));
+        }
         Some(Hit {
             statement,
             part,
             left: None,
             saw: format!(
-                "{} on {name}, written in {}, {} called for each row.",
+                "{} on {name}, written in {}, {} called for each {}{does}.",
                 names.join(", "),
                 first.language,
-                if names.len() == 1 { "is" } else { "are" }
+                if names.len() == 1 { "is" } else { "are" },
+                if each { "row" } else { "statement" }
             ),
             confidence: Confidence::High,
-            evidence: vec![format!("{} of the CPU samples are in triggers", tenths(spent))],
-            steps: vec![
-                (
-                    StepKind::Advice,
-                    format!(
-                        "make it a trigger FOR EACH STATEMENT with transition tables (REFERENCING NEW TABLE), or \
-                         do what {} does in the statement itself",
-                        first.function
-                    ),
-                ),
-                (
-                    StepKind::Sql,
-                    format!("SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname = '{}';", first.function.replace('\'', "''")),
-                ),
-                (
-                    StepKind::Advice,
-                    "where it must stay, let a WHEN condition keep it from rows that it does nothing for".to_owned(),
-                ),
-            ],
+            evidence: vec![format!(
+                "{} of the CPU samples are in triggers",
+                tenths(spent)
+            )],
+            steps,
         })
     });
     joined(&run, hits)

@@ -52,13 +52,13 @@ fn sent(plan: &Plan, stop: &Stop) -> anyhow::Result<Vec<Sent>> {
     let program = workload::program(&plan.workload)?;
     let options = engine_options(plan, stop)?;
     let seeds = (0..DRAWS).map(|draw| plan.seed.wrapping_add(draw));
-    let of_seed = |seed| pgassay_load::sent(&program, &options, seed);
-    let drawn = seeds.flat_map(of_seed).map(|sent| Sent {
-        sql: sent.sql,
-        values: sent.values,
-        prepared: options.protocol == Protocol::Prepared,
-    });
-    Ok(drawn.collect())
+    let prepared = options.protocol == Protocol::Prepared;
+    let of_seed = |seed| {
+        let drawn = pgassay_load::sent(&program, &options, seed).into_iter();
+        let drawn = drawn.map(|sent| Sent::new(sent.sql, sent.values, prepared));
+        Sent::in_order(drawn)
+    };
+    Ok(seeds.flat_map(of_seed).collect())
 }
 
 impl WireArm {

@@ -7,7 +7,7 @@ use super::made::{found_with, one};
 use crate::bottlenecks::Finding;
 use crate::observed::statements::Counters;
 use pgassay_model::observed::growth::{Grown, GrowthRecord};
-use pgassay_model::observed::plans::{IndexFacts, Node, Plan, RelationFacts};
+use pgassay_model::observed::plans::{IndexFacts, Node, Plan, RelationFacts, Work};
 
 fn node(kind: &str, rows: f64, conditions: &[(&str, &str)], nodes: Vec<Node>) -> Node {
     let conditions = conditions.iter();
@@ -286,4 +286,51 @@ fn a_child_of_a_child_is_no_product() {
     assert!(joined("(file.project = task.project)"));
     assert!(!joined("(file.task_id = task.id)"));
     assert!(!joined("(task.id = file.task_id)"));
+}
+
+#[test]
+fn a_brin_index_over_rows_in_its_order_that_leads_to_all_is_summarized() {
+    let found = |follows: f64, removed: f64| {
+        let mut facts = facts(index("brin", &["a"]));
+        facts.declared.correlations.insert("a".into(), follows);
+        let scan = Node {
+            index: Some("t_idx".into()),
+            ..node("Bitmap Index Scan", 200.0, &[], vec![])
+        };
+        let root = Node {
+            relation: Some("public.t".into()),
+            actual_rows: Some(200.0),
+            work: Some(Work {
+                loops: 1.0,
+                removed,
+                ms: 30.0,
+                ..Work::default()
+            }),
+            ..node(
+                "Bitmap Heap Scan",
+                200.0,
+                &[("Recheck Cond", "(t.a > $1)")],
+                vec![scan],
+            )
+        };
+        let plan = Plan {
+            root,
+            relations: BTreeMap::from([("public.t".to_owned(), facts)]),
+            ..Plan::default()
+        };
+        let found = found_with(vec![], |observed| {
+            observed.statements = Some(statement("SELECT 1 FROM t", Some(plan)));
+        });
+        found.into_iter().find(|f| f.id == "brin-unsummarized")
+    };
+    let seen = found(0.99, 90_000.0).unwrap();
+    assert!(
+        seen.remedy[0]
+            .text
+            .contains("brin_summarize_new_values('public.t_idx')"),
+        "{seen:#?}"
+    );
+    // Where the values lie anywhere no summary helps; and a range has rows that don't match.
+    assert!(found(0.1, 90_000.0).is_none());
+    assert!(found(0.99, 1500.0).is_none());
 }

@@ -1,0 +1,242 @@
+//! Partitions, and tables that inherit, of which a statement visits more than it needs.
+
+use pgassay_model::observed::plans::{Node, RelationFacts};
+
+use super::conditions::{Compared, compared, conjuncts, words};
+use super::hits::{Hit, Left, Part, joined, with_plans};
+use super::plans::SELECTIVE;
+use super::{Detector, run};
+use crate::bottlenecks::evidence::Evidence;
+use crate::bottlenecks::finding::{Confidence, Observation, StepKind};
+
+pub(super) const DETECTORS: &[Detector] = &[
+    run("partitions-not-pruned", unpruned),
+    run("partitions-not-pruned", unbounded),
+];
+
+/// Fewer partitions are no burden.
+const FEW_PARTITIONS: u32 = 8;
+
+/// Tables that inherit from one, of which none is left out, since nothing says what they hold.
+fn unbounded(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let hits = with_plans(&run, |statement, plan| {
+        let all = plan.root.all().into_iter();
+        let mut appends =
+            all.filter(|(_, node)| matches!(node.kind.as_str(), "Append" | "Merge Append"));
+        let (_, append) = appends.next()?;
+        let below: Vec<&Node> = append
+            .nodes
+            .iter()
+            .flat_map(|child| child.all())
+            .map(|(_, node)| node)
+            .collect();
+        let facts = |node: &Node| plan.relations.get(node.relation.as_ref()?);
+        let children: Vec<(&Node, &RelationFacts)> = below
+            .iter()
+            .filter_map(|node| Some((*node, facts(node)?)))
+            .filter(|(_, facts)| facts.declared.inherits.is_some())
+            .collect();
+        let (first, facts) = children.first()?;
+        let (parent, number) = facts.declared.inherits.as_ref()?;
+        let unchecked = children
+            .iter()
+            .filter(|(_, facts)| !facts.declared.checked)
+            .count();
+        let filter = first
+            .conditions
+            .get("Filter")
+            .or_else(|| first.conditions.get("Index Cond"))?;
+        let given = append.actual_rows.unwrap_or(append.rows);
+        let rows: f64 = children.iter().filter_map(|(_, facts)| facts.rows).sum();
+        let excluded = run.setting("constraint_exclusion") != Some("off");
+        if *number < FEW_PARTITIONS || children.len() < *number as usize || given > 0.5 * rows {
+            return None;
+        }
+        let column = compared(filter, facts);
+        let column = match column {
+            Some(Compared::Column(column)) => column,
+            _ => "key".to_owned(),
+        };
+        let (why, step) = match (unchecked > 0, excluded) {
+            (_, false) => (
+                "constraint_exclusion is off".to_owned(),
+                "ALTER SYSTEM SET constraint_exclusion = partition; SELECT pg_reload_conf();"
+                    .to_owned(),
+            ),
+            (true, true) => (
+                format!(
+                    "{unchecked} of them have no CHECK constraint, so that the planner does not know what they hold"
+                ),
+                format!(
+                    "ALTER TABLE {} ADD CHECK ({column} = …);   -- for each of them, the value or the range ({column} >= … AND {column} < …) that it holds: those that a constant in the \
+                     condition rules out are then left out; or a table PARTITION BY RANGE or LIST ({column}), to which they are attached (ALTER TABLE … NO INHERIT, ATTACH PARTITION)",
+                    first.relation.as_deref().unwrap_or("child")
+                ),
+            ),
+            _ => return None,
+        };
+        Some(Hit {
+            statement,
+            part: Part::of_all(plan.part(append)),
+            left: Left::new(
+                1.0 / f64::from(*number),
+                format!("one of {number} tables would do"),
+            ),
+            saw: format!(
+                "All {number} tables that inherit from {parent} are visited for {filter}: {why}."
+            ),
+            confidence: Confidence::Medium,
+            evidence: Vec::new(),
+            steps: vec![(StepKind::Sql, step)],
+        })
+    });
+    joined(&run, hits)
+}
+
+fn unpruned(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let hits = with_plans(&run, |statement, plan| {
+        let all = plan.root.all();
+        let (_, append) = all.iter().find(|(_, node)| {
+            matches!(node.kind.as_str(), "Append" | "Merge Append")
+                && node.subplans_removed.unwrap_or(0.0) < 1.0
+        })?;
+        let parts: Vec<&RelationFacts> = append
+            .nodes
+            .iter()
+            .flat_map(|child| child.all())
+            .filter_map(|(_, node)| plan.relations.get(node.relation.as_ref()?))
+            .filter(|facts| facts.partition_of.is_some())
+            .collect();
+        let facts = parts.first()?;
+        let (parent, number) = facts.partition_of.as_ref()?;
+        let rows: f64 = parts.iter().filter_map(|facts| facts.rows).sum();
+        let visited = parts.len() as u32;
+        // Few rows of many: who wants them all must visit all.
+        if *number < FEW_PARTITIONS || visited < *number || append.rows > SELECTIVE * rows {
+            return None;
+        }
+        let key = facts.partition_key.join(", ");
+        // A condition on an expression of the key rules out no partition.
+        let conditions = append.nodes.iter().flat_map(|child| child.all());
+        let conditions = conditions.flat_map(|(_, node)| node.conditions.values());
+        let mut parts = conditions.flat_map(|condition| conjuncts(condition));
+        let within = parts.find(|part| {
+            part.contains('(')
+                && facts
+                    .partition_key
+                    .iter()
+                    .any(|key| words(part).any(|word| word == key))
+        });
+        let step = match within {
+            Some(part) => format!(
+                "compare the partition key itself, which rules out partitions when the statement is planned or begun: {key} >= … AND {key} < …, or {key} = …, in the place of {part}"
+            ),
+            None => format!("add a condition on the partition key ({key}) to the statement"),
+        };
+        Some(Hit {
+            statement,
+            // Planning and locks are for all of them, too.
+            part: Part::of_all(plan.part(append)),
+            left: Left::new(
+                1.0 / f64::from(visited),
+                format!("one of {visited} partitions would do"),
+            ),
+            saw: format!(
+                "All {visited} partitions of {parent} are visited for about {:.0} rows of {rows:.0}.",
+                append.rows
+            ),
+            confidence: Confidence::Medium,
+            evidence: vec![format!("{parent} is partitioned by {key}")],
+            steps: vec![(StepKind::Advice, step)],
+        })
+    });
+    joined(&run, hits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::database::tests::statement;
+    use super::super::tests::made::found_with;
+    use super::*;
+    use crate::bottlenecks::Finding;
+    use pgassay_model::observed::declared::DeclaredFacts;
+    use pgassay_model::observed::plans::Plan;
+
+    fn found(edit: impl Fn(&mut RelationFacts), filter: &str) -> Option<Finding> {
+        let tables: Vec<String> = (0..10).map(|n| format!("public.t{n}")).collect();
+        let scan = |table: &String| Node {
+            kind: "Seq Scan".into(),
+            relation: Some(table.clone()),
+            conditions: [("Filter".to_owned(), filter.to_owned())].into(),
+            rows: 3.0,
+            ..Node::default()
+        };
+        let plan = Plan {
+            root: Node {
+                kind: "Append".into(),
+                rows: 30.0,
+                cost: 1000.0,
+                nodes: tables.iter().map(scan).collect(),
+                ..Node::default()
+            },
+            relations: tables
+                .iter()
+                .map(|table| {
+                    let mut facts = RelationFacts {
+                        rows: Some(5000.0),
+                        columns: vec!["at".into(), "month".into()],
+                        ..RelationFacts::default()
+                    };
+                    edit(&mut facts);
+                    (table.clone(), facts)
+                })
+                .collect(),
+            ..Plan::default()
+        };
+        let found = found_with(vec![], |observed| {
+            observed.statements = Some(statement("SELECT 1 FROM t", Some(plan)));
+        });
+        found.into_iter().find(|f| f.id == "partitions-not-pruned")
+    }
+
+    #[test]
+    fn a_condition_within_which_the_key_stands_is_told_of_bounds() {
+        let partition = |facts: &mut RelationFacts| {
+            facts.partition_of = Some(("public.t".into(), 10));
+            facts.partition_key = vec!["at".into()];
+        };
+        let seen = found(partition, "(date_trunc($1::text, t.at) = $2)").unwrap();
+        assert!(
+            seen.remedy[0].text.contains("at >= … AND at < …"),
+            "{seen:#?}"
+        );
+        let seen = found(partition, "(t.month = $1)").unwrap();
+        assert!(
+            seen.remedy[0]
+                .text
+                .starts_with("add a condition on the partition key"),
+            "{seen:#?}"
+        );
+    }
+
+    #[test]
+    fn tables_that_inherit_without_a_check_are_told_of_one() {
+        let inherits = |checked| {
+            move |facts: &mut RelationFacts| {
+                facts.declared = DeclaredFacts {
+                    inherits: Some(("public.t".into(), 10)),
+                    checked,
+                    ..DeclaredFacts::default()
+                };
+            }
+        };
+        let seen = found(inherits(false), "(t.month = $1)").unwrap();
+        assert!(
+            seen.remedy[0].text.contains("ADD CHECK (month = …)"),
+            "{seen:#?}"
+        );
+        assert!(found(inherits(true), "(t.month = $1)").is_none());
+    }
+}
