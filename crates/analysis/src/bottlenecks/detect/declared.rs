@@ -221,9 +221,9 @@ fn taken_apart(
     if *last < MANY_COLUMNS || asked.len() > 10 {
         return None;
     }
-    let compared = |column: &&String| {
+    let compared = |column: &str| {
         let mut conditions = node.conditions.values();
-        conditions.any(|condition| words(condition).any(|word| word == column.as_str()))
+        conditions.any(|condition| words(condition).any(|word| word == column))
     };
     let names = |of: Vec<&String>| {
         of.into_iter()
@@ -240,8 +240,7 @@ fn taken_apart(
     };
     Some(Why {
         why: format!(
-            "{} columns stand before {column} in the row, and each row is taken apart from its beginning up to it",
-            last
+            "{last} columns stand before {column} in the row, and each row is taken apart from its beginning up to it"
         ),
         needed: each * 0.2,
         steps: vec![
