@@ -162,6 +162,7 @@ pub(super) fn alternatives(
                 is_default: trial.value == trial.setting.default,
                 tried: trial.value,
                 root,
+                times_ms: None,
             });
         }
     }

@@ -18,6 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::backends::{self, Backends};
+use super::beside::{self, Beside};
 use super::blockers;
 use super::budget::{self, Budget};
 use super::cost::{self, CostAnalysis};
@@ -77,6 +78,9 @@ pub struct PointObserved {
     /// What the time went to, by statement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub statements: Option<StatementAnalysis>,
+    /// What others did beside the load, those most seen first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<Beside>,
     /// What the server's counters of tables, indexes and caches grew by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub growth: Option<GrowthRecord>,
@@ -310,6 +314,7 @@ fn analyse_point(
         no_budget: budget.as_ref().err().cloned(),
         budget: budget.ok(),
         statements,
+        beside: beside::joined(observed().filter_map(|o| o.beside.as_ref())),
         growth: grown,
         counters: counters::analyse(windows.iter().map(|w| (w.samples, w.window_ns)), storage),
         blockers: blockers::joined(observed().filter_map(|o| o.blockers.as_ref())),

@@ -2,6 +2,7 @@
 
 pub mod analysis;
 pub mod backends;
+pub mod beside;
 pub mod blockers;
 pub mod budget;
 pub mod cost;

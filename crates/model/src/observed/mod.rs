@@ -31,6 +31,10 @@ pub struct Observed {
     /// The statements that sessions were in, by the same samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub statements: Option<StatementRecord>,
+    /// Those of others beside the load: sessions of other programs, and workers of autovacuum; none where none
+    /// was seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<StatementRecord>,
     /// Who held up the sessions that waited for locks; none where nobody waited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blockers: Option<BlockerRecord>,

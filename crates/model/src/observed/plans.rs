@@ -178,6 +178,9 @@ pub struct Alternative {
     pub is_default: bool,
     /// The topmost node of the plan under it.
     pub root: Node,
+    /// Milliseconds of an execution of the statement's own plan and of this one, where both were executed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times_ms: Option<(f64, f64)>,
 }
 
 /// A node of a plan. Conditions are without literals.

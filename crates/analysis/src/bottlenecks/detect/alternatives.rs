@@ -69,6 +69,9 @@ fn hit<'s>(
         other.root.cost % DISABLE_COST,
     );
     let ratio = to / from.max(f64::MIN_POSITIVE);
+    if let Some(times) = other.times_ms {
+        return timed(evidence, statement, plan, other, times);
+    }
     if from < CHEAP || ratio > CLEARLY {
         return None;
     }
@@ -148,6 +151,42 @@ fn hit<'s>(
         confidence,
         evidence: seen,
         steps: vec![step],
+    })
+}
+
+/// A plan that was executed, too: what the server comes with of a setting of costs makes it faster.
+fn timed<'s>(
+    evidence: &Evidence,
+    statement: &'s StatementTime,
+    plan: &Plan,
+    other: &Alternative,
+    (own, others): (f64, f64),
+) -> Option<Hit<'s>> {
+    let Alternative { setting, value, .. } = other;
+    let ratio = others / own.max(f64::MIN_POSITIVE);
+    if ratio > CLEARLY {
+        return None;
+    }
+    let (gone, instead) = differences(&plan.root, &other.root);
+    let mut seen = Vec::new();
+    if !gone.is_empty() && !instead.is_empty() {
+        let (gone, instead) = (gone.join(", "), instead.join(", "));
+        seen.push(format!("in the place of {gone}: {instead}"));
+    }
+    let times = format!("{own:.2} ms with {setting} = {value}, {others:.2} ms with its default");
+    Some(Hit {
+        statement,
+        part: Part::of_work(evidence, statement, 1.0),
+        left: Left::new(ratio, format!("an execution of each plan: {times}")),
+        saw: format!(
+            "{setting} = {value} has the planner choose a plan that is slower: executed, it took {times}."
+        ),
+        confidence: Confidence::High,
+        evidence: seen,
+        steps: vec![(
+            StepKind::Sql,
+            format!("ALTER SYSTEM RESET {setting}; SELECT pg_reload_conf();"),
+        )],
     })
 }
 
@@ -250,6 +289,7 @@ mod tests {
                 tried: tried.into(),
                 is_default,
                 root,
+                times_ms: None,
             }],
             ..Plan::default()
         };
@@ -281,6 +321,42 @@ mod tests {
             "{:?}",
             finding.evidence
         );
+    }
+
+    #[test]
+    fn a_plan_that_was_executed_too_is_told_by_its_time() {
+        let of = |times| {
+            let plan = Plan {
+                root: whole(30.0),
+                alternatives: vec![Alternative {
+                    setting: "cpu_index_tuple_cost".into(),
+                    value: "100".into(),
+                    tried: "0.005".into(),
+                    is_default: true,
+                    root: few(9000.0),
+                    times_ms: Some(times),
+                }],
+                ..Plan::default()
+            };
+            let set = &[("cpu_index_tuple_cost", "100", "configuration file")];
+            found_with_settings(set, |observed| {
+                observed.statements = Some(statement("SELECT 1", Some(plan)));
+            })
+        };
+        let found = of((9.0, 0.9));
+        let finding = one(&found, "plan-by-settings");
+        assert!(
+            finding
+                .saw
+                .contains("took 9.00 ms with cpu_index_tuple_cost = 100, 0.90 ms")
+        );
+        assert_eq!(finding.confidence, Confidence::High);
+        assert!(
+            finding.remedy[0]
+                .text
+                .starts_with("ALTER SYSTEM RESET cpu_index_tuple_cost")
+        );
+        assert!(of((9.0, 8.0)).iter().all(|f| f.id != "plan-by-settings"));
     }
 
     #[test]

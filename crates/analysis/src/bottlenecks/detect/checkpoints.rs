@@ -2,10 +2,13 @@
 
 use super::{Detector, run, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
-use crate::bottlenecks::finding::{Basis, Confidence, Observation};
+use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity};
 use crate::checkpoints::Checkpoints;
 
-pub(super) const DETECTORS: &[Detector] = &[run("forced-checkpoints", forced)];
+pub(super) const DETECTORS: &[Detector] = &[
+    run("forced-checkpoints", forced),
+    run("checkpoints-commanded", commanded),
+];
 
 /// Forced checkpoints nearer together than this are too near: from there on the server warns
 /// in its log (the default of checkpoint_warning).
@@ -49,6 +52,54 @@ fn forced(evidence: &Evidence) -> Option<Observation> {
             .sql(remedy(seen))
             .advice("checkpoint_timeout of 5 minutes or more")
             .confidence(confidence),
+    )
+}
+
+/// Words of statements that ask for a checkpoint.
+const ASKS: &[&str] = &[
+    "CHECKPOINT",
+    "pg_backup_start",
+    "pg_start_backup",
+    "CREATE DATABASE",
+    "BASE_BACKUP",
+];
+
+/// Checkpoints that somebody asks for, as neither time nor the log does.
+fn commanded(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let seen = run.load.checkpoints.as_ref()?;
+    let apart = seen.seconds / seen.requested.max(1) as f64;
+    let (log, room) = log_for_each(seen)?;
+    if seen.requested < FEWEST || apart > TOO_NEAR_SECONDS || log / room >= ENOUGH_LOG {
+        return None;
+    }
+    let observed = run.observed.into_iter();
+    let mut texts = observed.flat_map(|observed| {
+        let own = observed.statements.iter().flat_map(|s| &s.statements);
+        let texts = own.map(|s| s.text.as_str());
+        texts.chain(observed.beside.iter().map(|b| b.text.as_str()))
+    });
+    let asked = texts.find(|text| ASKS.iter().any(|word| text.contains(word)));
+    let saw = format!(
+        "{} checkpoints in {:.0} s were asked for by a command: there was not enough log to have them come, and it was not \
+         time.",
+        seen.requested, seen.seconds
+    );
+    let (gain, basis) = gain(seen, &run);
+    let by = match asked {
+        Some(text) => format!("take the command out of what sends it ({text}): a job, a script"),
+        None => "find who sends it (log_checkpoints = on says \"immediate force\"; pg_stat_activity while it waits: \
+                 CHECKPOINT, pg_backup_start, CREATE DATABASE), and take it out"
+            .to_owned(),
+    };
+    Some(
+        Observation::measured(basis, gain.filter(|gain| *gain > 0.0), saw)
+            .confidence(Confidence::High)
+            .severity(Severity::High)
+            .all_seen(evidence_in_words(seen, &run))
+            .advice(format!(
+                "{by}; checkpoint_timeout and max_wal_size have checkpoints come, spread over time"
+            )),
     )
 }
 
@@ -160,7 +211,7 @@ mod tests {
     use crate::bottlenecks::{Basis, Confidence, Finding};
     use crate::checkpoints::tests::{server, trial};
 
-    fn found(max_wal_size: &str, trials: Vec<Trial>) -> Option<Finding> {
+    fn made(max_wal_size: &str, trials: Vec<Trial>) -> RecordedRun {
         let mut run = RecordedRun::default();
         let plan = Plan {
             workload: WorkloadPlan::default(),
@@ -186,9 +237,28 @@ mod tests {
             trial.latency = latency();
         }
         run.servers.insert(0, server(max_wal_size));
+        run
+    }
+
+    fn found(max_wal_size: &str, trials: Vec<Trial>) -> Option<Finding> {
+        let run = made(max_wal_size, trials);
         let diagnosis = analyse(&run).stages.remove(0).diagnosis.unwrap();
         let mut findings = diagnosis.findings.into_iter();
         findings.find(|f| f.id == "forced-checkpoints")
+    }
+
+    #[test]
+    fn those_that_neither_time_nor_log_ask_for_are_somebodys() {
+        let of = |max: &str, trials| {
+            let (run, id) = (made(max, trials), "checkpoints-commanded");
+            let diagnosis = analyse(&run).stages.remove(0).diagnosis.unwrap();
+            diagnosis.findings.into_iter().find(|f| f.id == id)
+        };
+        // A GiB of room, and a checkpoint after each 20 MiB.
+        let seen = of("1024", windows(|i| trial(i, 1000, 2, 20)));
+        assert_eq!(seen.map(|f| f.confidence), Some(Confidence::High));
+        assert_eq!(of("32", windows(|i| trial(i, 1000, 2, 20))), None);
+        assert_eq!(of("1024", windows(|i| trial(i, 1000, 0, 20))), None);
     }
 
     fn windows(of: fn(u32) -> Trial) -> Vec<Trial> {

@@ -45,6 +45,13 @@ const WRITES: &[(&str, &[&str], &str)] = &[
         &["debug", "debug2", "debug3", "debug4", "debug5"],
         "RESET log_min_messages",
     ),
+    (
+        "client_min_messages",
+        &["debug", "debug1", "debug2", "debug3", "debug4", "debug5"],
+        "RESET client_min_messages",
+    ),
+    ("trace_notify", &["on"], "RESET trace_notify"),
+    ("trace_sort", &["on"], "RESET trace_sort"),
 ];
 
 /// Those that are set so.

@@ -6,6 +6,7 @@
 mod alternatives;
 mod amounts;
 mod arms;
+mod beside;
 mod blockers;
 mod bodies;
 mod brin;
@@ -28,6 +29,7 @@ mod estimates;
 mod existence;
 mod extensions;
 mod failures;
+mod felt;
 mod fenced;
 mod foreign;
 mod foreign_options;
@@ -172,6 +174,7 @@ const FUNCTIONS: &[&[Detector]] = &[
     shapes::DETECTORS,
     spilling::DETECTORS,
     objects::DETECTORS,
+    beside::DETECTORS,
     blockers::DETECTORS,
     writes::DETECTORS,
     database::DETECTORS,

@@ -6,7 +6,7 @@
 use pgassay_model::observed::plans::Plan;
 
 use super::hits::Named;
-use super::{extensions, nodes, tenths, waiting, waits};
+use super::{extensions, felt, nodes, tenths, waiting, waits};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Finding, Observation, Severity};
 use crate::bottlenecks::wait_events;
@@ -34,6 +34,7 @@ pub(super) const ENTRIES: &[(&str, super::Kind)] = &[
     (FUNCTION, super::Kind::Samples),
     (CLASS, super::Kind::Samples),
     (nodes::NODE, super::Kind::Run),
+    (felt::FELT, super::Kind::Run),
 ];
 
 /// All of them; `found` is what rules have found.
@@ -48,6 +49,7 @@ pub fn look(evidence: &Evidence, findings: &[Finding]) -> Vec<Named> {
             named.extend(unnamed(run));
         }
     }
+    named.extend(felt::look(evidence));
     named.extend(nodes::look(evidence, findings));
     if let Some(profile) = evidence.profile {
         named.extend(libraries(profile, evidence.run.as_ref()));

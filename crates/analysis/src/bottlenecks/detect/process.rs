@@ -195,6 +195,36 @@ const ALLOCATORS: &[&str] = &["jemalloc", "tcmalloc", "mimalloc", "hoard", "snma
 /// Variables by which the C library checks or prints what it does, each at a cost for every call.
 const CHECKS: &[&str] = &["LD_AUDIT", "LD_DEBUG", "MALLOC_CHECK_", "MALLOC_PERTURB_"];
 
+/// Variables, and parts of GLIBC_TUNABLES, by which the C library's allocator goes to the kernel more often than it does by itself. A larger
+/// pad or threshold does the opposite.
+const TUNES: &[(&str, f64)] = &[
+    ("MALLOC_MMAP_THRESHOLD_", 131_072.0),
+    ("MALLOC_TRIM_THRESHOLD_", 131_072.0),
+    ("MALLOC_TOP_PAD_", 131_072.0),
+    ("glibc.malloc.mmap_threshold", 131_072.0),
+    ("glibc.malloc.trim_threshold", 131_072.0),
+    ("glibc.malloc.top_pad", 131_072.0),
+];
+
+/// What of these is set to less than the allocator's own value.
+fn tuned(variables: &[(&str, &str)]) -> Vec<String> {
+    let tunables = variables
+        .iter()
+        .filter(|(name, _)| *name == "GLIBC_TUNABLES")
+        .flat_map(|(_, value)| value.split(':'))
+        .filter_map(|one| one.split_once('='));
+    let all = variables.iter().copied().chain(tunables);
+    let less = all.filter(|(name, value)| {
+        let Ok(number) = value.trim().parse::<f64>() else {
+            return false;
+        };
+        let mut known = TUNES.iter().filter(|(known, _)| known == name);
+        known.any(|(_, usual)| number < *usual)
+    });
+    less.map(|(name, value)| format!("{name}={value}"))
+        .collect()
+}
+
 fn preloaded(seen: &FactView) -> Judged {
     let environment = seen.process("environment")?;
     let variables: Vec<(&str, &str)> = environment
@@ -209,6 +239,23 @@ fn preloaded(seen: &FactView) -> Judged {
         })
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
+    let tuned = tuned(&variables);
+    if !tuned.is_empty() {
+        return Observation::new(
+            Severity::High,
+            Confidence::High,
+            format!(
+                "The server's processes are started with {}: the C library takes memory from the kernel, and gives it back, at nearly each larger \
+                 allocation, and each page of it is cleared anew.",
+                tuned.join(", ")
+            ),
+        )
+        .advice(
+            "take these variables out of the environment that the server is started in (its unit, or the file `environment` of Debian's clusters), and \
+             restart it",
+        )
+        .found();
+    }
     // Where the file is missing nothing is preloaded by it.
     let by_file = seen.text("/etc/ld.so.preload").unwrap_or_default();
     let by_variable = variables.iter().filter(|(name, _)| *name == "LD_PRELOAD");

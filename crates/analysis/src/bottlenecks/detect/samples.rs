@@ -528,7 +528,10 @@ fn statement_logging(evidence: &Evidence) -> Option<Observation> {
     let trees = trees(evidence);
     let share = (sent + trees).min(1.0);
     profile.shows(share, NOTABLE).then(|| {
-        let saw = format!("Writing to the server's log takes {}.", of_samples(share));
+        let saw = format!(
+            "Writing messages, to the server's log or to clients, takes {}.",
+            of_samples(share)
+        );
         let seen = Observation::of_samples(share, saw)
             .all_seen((sent > 0.0).then(|| {
                 format!(

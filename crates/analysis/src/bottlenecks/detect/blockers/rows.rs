@@ -136,9 +136,22 @@ pub(super) fn advisory(evidence: &Evidence) -> Option<Observation> {
         run.whole()
     );
     let seen = queue.seen_at(evidence, &run, (share, saw), at);
-    Some(seen.seen(format!(
+    let seen = seen.seen(format!(
         "who holds it{} {doing}; its statement: {}",
         from(holder),
         holder.statement
-    )))
+    ));
+    // A lock of the session outlives its transactions: forgotten, or left behind in a pool.
+    Some(match holder.state.as_str() {
+        "idle" => seen
+            .sql(
+                "SELECT pg_terminate_backend(l.pid) FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid \
+                 WHERE l.locktype = 'advisory' AND l.granted AND a.state = 'idle';   -- ends the sessions that keep such locks and do nothing",
+            )
+            .advice(
+                "take it with pg_advisory_xact_lock, which ends with the transaction, in the place of pg_advisory_lock, which lasts until \
+                 pg_advisory_unlock or the session's end: behind a pool another client gets that session",
+            ),
+        _ => seen,
+    })
 }

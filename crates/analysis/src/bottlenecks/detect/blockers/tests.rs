@@ -229,6 +229,10 @@ fn prepared_transactions_and_advisory_locks_are_named() {
         advisory.evidence.join("; ").contains("is idle"),
         "{advisory:#?}"
     );
+    assert!(
+        advisory.remedy[1].text.contains("pg_advisory_xact_lock"),
+        "{advisory:#?}"
+    );
 }
 
 #[test]
