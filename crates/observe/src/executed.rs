@@ -144,6 +144,8 @@ const SPENT: Duration = Duration::from_secs(20);
 const SHORT_MS: f64 = 1000.0;
 /// How long an answer is waited for at most.
 const ANSWERED: Duration = Duration::from_secs(10);
+/// The mode of a transaction that only reads.
+const READS: &str = " READ ONLY";
 /// read_only_sql_transaction (manual, "PostgreSQL Error Codes").
 const READ_ONLY: &str = "25006";
 /// Custom plans that the server makes before it considers a generic one (plancache.c, `choose_custom_plan`).
@@ -227,6 +229,23 @@ impl Executed {
     pub fn ms(&self) -> f64 {
         ms(&self.said)
     }
+
+    /// Whether it is quick and only reads, so that it may run a few times more.
+    pub fn is_repeatable(&self) -> bool {
+        self.mode == READS && self.ms() <= SHORT_MS
+    }
+
+    /// What EXPLAIN says of another execution, under these settings, with its milliseconds; none where it failed.
+    pub fn again(&mut self, settings: &str) -> Option<(Value, f64)> {
+        let said = once(&mut self.session, &self.sent, settings, &mut self.mode).ok()?;
+        let ms = ms(&said);
+        Some((said, ms))
+    }
+
+    /// Its session, between executions.
+    pub fn session(&mut self) -> &mut Session {
+        &mut self.session
+    }
 }
 
 /// Executes draws of a statement, and gives the one that took the middle of their times.
@@ -239,7 +258,7 @@ fn execute(conninfo: &Conninfo, draws: &[Sent]) -> Result<Executed, String> {
     let begin = Instant::now();
     let mut executed = Vec::new();
     let mut why = "no draw of its values".to_owned();
-    let mut mode = " READ ONLY";
+    let mut mode = READS;
     for sent in draws {
         if begins_with(&sent.sql, WRITES) {
             mode = "";
@@ -273,7 +292,7 @@ fn once(
     session: &mut Session,
     sent: &Sent,
     settings: &str,
-    mode: &mut &str,
+    mode: &mut &'static str,
 ) -> Result<Value, String> {
     let said = match execution(session, sent, settings, mode) {
         Err(error) if !mode.is_empty() && error.sqlstate() == Some(READ_ONLY) => {

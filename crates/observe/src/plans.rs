@@ -88,6 +88,7 @@ pub fn ask(
     }
     if let (Ok(plan), Some(executed)) = (&mut plan, &mut executed) {
         add_inner(plan, executed);
+        plan.alternatives.extend(what_if::faster(executed));
     }
     plan
 }

@@ -42,6 +42,8 @@ pub struct Seen {
     pub waits: WaitRecord,
     /// Statements.
     pub statements: StatementRecord,
+    /// Statements of others beside the load: sessions of other programs, and workers of autovacuum.
+    pub beside: StatementRecord,
     /// Who held up whom.
     pub blockers: BlockerRecord,
     /// What it cost.
@@ -67,6 +69,7 @@ struct State {
     ended: bool,
     record: WaitRecord,
     statements: Sightings,
+    beside: Sightings,
     blockers: BlockerRecord,
     own_ns: u64,
     asked: u64,
@@ -113,6 +116,7 @@ impl WaitSampler {
         let mut state = self.shared.state();
         state.record = WaitRecord::default();
         state.statements.begin();
+        state.beside.begin();
         state.blockers = BlockerRecord::default();
         state.own_ns = 0;
         state.asked = 0;
@@ -150,6 +154,7 @@ impl WaitSampler {
         Ok(Seen {
             waits: record,
             statements: state.statements.end(),
+            beside: state.beside.end(),
             blockers: std::mem::take(&mut state.blockers),
             cost,
         })
@@ -224,6 +229,7 @@ fn work(
                         state.record.rate_hz = rate;
                         state.record.add(second, look.seen);
                         state.statements.look(look.within);
+                        state.beside.look(look.beside);
                         state.own_ns = thread_ns().saturating_sub(begun);
                         state.asked += 1;
                     }
@@ -363,7 +369,12 @@ struct Look {
     seen: Vec<(WaitKey, u32)>,
     /// Sessions in statements: which one, at which event, how many.
     within: Vec<(Origin, WaitKey, u32)>,
+    /// The same of those that are none of the load's.
+    beside: Vec<(Origin, WaitKey, u32)>,
 }
+
+/// `backend_type` of a worker of autovacuum, which says what it does as a session says its statement.
+const AUTOVACUUM: &str = "autovacuum worker";
 
 impl Look {
     /// Whether a session waits for a lock that another holds.
@@ -390,6 +401,7 @@ fn look(session: &mut Session, loaded: Option<&mut bool>) -> Result<Look, String
     let mut look = Look {
         seen: Vec::with_capacity(rows.len()),
         within: Vec::new(),
+        beside: Vec::new(),
     };
     let is_ours = |ours: &Option<String>| ours.as_deref() == Some("t");
     let apart = loaded.is_some_and(|loaded| {
@@ -428,7 +440,8 @@ fn look(session: &mut Session, loaded: Option<&mut bool>) -> Result<Look, String
         }
         let number = number.and_then(|number| number.parse().ok());
         let text = text.filter(|text| !text.trim().is_empty());
-        if key.is_of_client() && (number.is_some() || text.is_some()) {
+        let beside = key.backend == OTHER_CLIENT || key.backend == AUTOVACUUM;
+        if (key.is_of_client() || beside) && (number.is_some() || text.is_some()) {
             let oid = |text: Option<String>| text.and_then(|text| text.parse().ok());
             let origin = Origin {
                 number,
@@ -436,7 +449,10 @@ fn look(session: &mut Session, loaded: Option<&mut bool>) -> Result<Look, String
                 database: oid(database),
                 role: oid(role),
             };
-            look.within.push((origin, key.clone(), count));
+            match beside {
+                true => look.beside.push((origin, key.clone(), count)),
+                false => look.within.push((origin, key.clone(), count)),
+            }
         }
         look.seen.push((key, count));
     }
@@ -446,11 +462,15 @@ fn look(session: &mut Session, loaded: Option<&mut bool>) -> Result<Look, String
 /// Asks for the texts of statements of which only the number is known, as long as some session
 /// has them.
 fn learn(shared: &Shared, session: &mut Session) {
-    let unknown = shared.state().statements.unknown();
-    if unknown.is_empty() {
+    let (unknown, beside) = {
+        let state = shared.state();
+        (state.statements.unknown(), state.beside.unknown())
+    };
+    if unknown.is_empty() && beside.is_empty() {
         return;
     }
-    let numbers: Vec<String> = unknown.iter().map(i64::to_string).collect();
+    let numbers = unknown.iter().chain(&beside).map(i64::to_string);
+    let numbers: Vec<String> = numbers.collect();
     // What is asked for by hand stays below the rate of looks, and its failure costs a text.
     let answer = session.query(&format!(
         "BEGIN; {}SET LOCAL search_path = pg_catalog; SELECT query_id, min(query), min(datid), min(usesysid) \
@@ -471,7 +491,12 @@ fn learn(shared: &Shared, session: &mut Session) {
         let oid = |text: Option<String>| text.and_then(|text| text.parse().ok());
         if let Ok(number) = number.parse() {
             let (database, role) = (oid(database), oid(role));
-            state.statements.learn(number, &text, database, role);
+            if unknown.contains(&number) {
+                state.statements.learn(number, &text, database, role);
+            }
+            if beside.contains(&number) {
+                state.beside.learn(number, &text, database, role);
+            }
         }
     }
 }

@@ -374,6 +374,7 @@ impl Observers {
                 Ok(seen) => {
                     observed.waits = Some(seen.waits);
                     observed.statements = Some(seen.statements);
+                    observed.beside = Some(seen.beside).filter(|b| !b.statements.is_empty());
                     observed.blockers =
                         Some(seen.blockers).filter(|b| *b != BlockerRecord::default());
                     observed.costs.push(seen.cost);

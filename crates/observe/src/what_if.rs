@@ -1,7 +1,8 @@
 //! Plans that a statement would have under other settings: the planner is asked again, in the same
 //! read-only transaction, with one setting changed for that question alone. Nothing is executed.
 //!
-//! Settings of what an operation costs are left as they are: they change the unit in which plans are compared.
+//! Settings of what an operation costs change the unit in which plans are compared: for these the statement is executed
+//! instead, where it is one of our load that is quick and only reads, and times are compared.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -9,6 +10,9 @@ use std::time::{Duration, Instant};
 use pgassay_model::observed::plans::{Alternative, DISABLE_COST, Node};
 use pgassay_pgwire::Session;
 use pgassay_text::quote::quote_literal;
+
+use super::executed::Executed;
+use super::explained::{drop_outputs, node};
 
 /// Settings of the planner, beside those that begin with `enable_`, of which a value that is not the server's
 /// own may spoil plans.
@@ -26,6 +30,25 @@ const PLANNER: &[&str] = &[
     "join_collapse_limit",
     "work_mem",
 ];
+/// Settings of what the planner takes operations to cost.
+const COSTS: &[&str] = &[
+    "cpu_index_tuple_cost",
+    "cpu_operator_cost",
+    "cpu_tuple_cost",
+    "effective_cache_size",
+    "min_parallel_index_scan_size",
+    "min_parallel_table_scan_size",
+    "parallel_setup_cost",
+    "parallel_tuple_cost",
+    "random_page_cost",
+    "seq_page_cost",
+];
+/// The part of the time below which another plan is clearly faster, and milliseconds below which none is looked for.
+const FASTER: f64 = 0.6;
+const LEAST_MS: f64 = 0.2;
+/// Executions of each plan, of which the shortest counts.
+const TIMES: usize = 2;
+
 /// Questions for a statement at most, and after how long no more is asked.
 const MOST: usize = 16;
 const LONGEST: Duration = Duration::from_secs(2);
@@ -51,10 +74,19 @@ pub(super) struct Setting {
 
 /// The planner's settings as the session has them; afterwards the search path is the catalogues'.
 pub(super) fn settings(session: &mut Session) -> Vec<Setting> {
-    let names: Vec<String> = PLANNER.iter().map(|name| quote_literal(name)).collect();
+    asked(session, "enable_", PLANNER)
+}
+
+/// The settings whose names begin so, and those of these names.
+fn asked(session: &mut Session, begin: &str, names: &[&str]) -> Vec<Setting> {
+    let names: Vec<String> = names.iter().map(|name| quote_literal(name)).collect();
+    let begins = match begin {
+        "" => String::new(),
+        begin => format!("name LIKE {} OR ", quote_literal(&format!("{begin}%"))),
+    };
     let found = session.catalog_rows(&format!(
         "SELECT name, setting, boot_val, pg_catalog.current_setting(name) FROM pg_catalog.pg_settings \
-         WHERE pg_catalog.left(name, 7) = 'enable_' OR name IN ({})",
+         WHERE {begins}name IN ({})",
         names.join(", ")
     ));
     let rows = found.map(|found| found.rows).unwrap_or_default();
@@ -163,6 +195,54 @@ pub(super) fn alternatives(
                 tried: trial.value,
                 root,
                 times_ms: None,
+            });
+        }
+    }
+    found
+}
+
+/// The plans that are faster with what the server comes with of a setting of costs.
+pub(super) fn faster(executed: &mut Executed) -> Vec<Alternative> {
+    if !executed.is_repeatable() || executed.ms() < LEAST_MS {
+        return Vec::new();
+    }
+    let mut away = asked(executed.session(), "", COSTS);
+    away.retain(|setting| setting.own != setting.default);
+    if away.is_empty() {
+        return Vec::new();
+    }
+    let begun = Instant::now();
+    let base = node(&executed.said["Plan"]);
+    let mut shortest = |settings: &str| {
+        let ran = (0..TIMES).filter_map(|_| executed.again(settings));
+        ran.min_by(|a, b| a.1.total_cmp(&b.1))
+    };
+    let Some((_, base_ms)) = shortest("") else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for setting in &away {
+        if begun.elapsed() > LONGEST {
+            break;
+        }
+        let set = format!(
+            "SET LOCAL {} = {}",
+            setting.name,
+            quote_literal(&setting.default)
+        );
+        let Some((said, ms)) = shortest(&set) else {
+            continue;
+        };
+        let mut root = node(&said["Plan"]);
+        if ms < FASTER * base_ms && shape(&root) != shape(&base) {
+            drop_outputs(&mut root, &|_| false);
+            found.push(Alternative {
+                setting: setting.name.clone(),
+                value: setting.shown.clone(),
+                tried: setting.default.clone(),
+                is_default: true,
+                root,
+                times_ms: Some((base_ms, ms)),
             });
         }
     }
