@@ -19,8 +19,7 @@ pub struct Operand {
     offset: Offset,
     /// The address is rounded down to so many bytes, a power of two.
     aligned: u64,
-    /// Its length in bytes.
-    pub size: u32,
+    size: u32,
     /// Whether it is read, not atomically.
     pub loads: bool,
     /// Whether it is written, and how.
@@ -63,6 +62,11 @@ impl Operand {
         let address = register(usize::from(self.base)).wrapping_add(offset);
         // The top byte may be a tag, which addressing ignores.
         (address << 8 >> 8) & !(self.aligned - 1)
+    }
+
+    /// Its length in bytes, whatever the registers are.
+    pub fn size(&self, _: impl Fn(usize) -> u64) -> Option<u32> {
+        Some(self.size)
     }
 }
 
@@ -296,6 +300,7 @@ fn ordered(word: u32) -> Option<Found> {
         (false, true) if !bit(word, 31) => found(word, here, 8 * size, Way::Atomic),
         (false, pair) => Some(Found::Exclusive(Exclusive {
             base: field(word, 5),
+            index: None,
             size,
             pair,
             value: field(word, 0),

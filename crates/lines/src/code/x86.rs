@@ -19,8 +19,7 @@ pub struct Operand {
     displacement: u64,
     segment: Segment,
     short: bool,
-    /// Its length in bytes.
-    pub size: u32,
+    size: u32,
     /// Whether it is read, not atomically.
     pub loads: bool,
     /// Whether it is written, and how.
@@ -53,6 +52,11 @@ impl Operand {
             Segment::Fs => bases.0,
             Segment::Gs => bases.1,
         })
+    }
+
+    /// Its length in bytes, whatever the registers are.
+    pub fn size(&self, _: impl Fn(usize) -> u64) -> Option<u32> {
+        Some(self.size)
     }
 }
 

@@ -354,14 +354,16 @@ impl Recorder {
         }
         for operand in &effect.operands {
             let address = operand.address(|n| registers.get(n), registers.segment_bases());
-            let Some(address) = self.shared(address) else {
+            let (Some(address), Some(size)) =
+                (self.shared(address), operand.size(|n| registers.get(n)))
+            else {
                 continue;
             };
             if operand.loads {
-                self.access(registers.pc(), address, operand.size, Kind::Load);
+                self.access(registers.pc(), address, size, Kind::Load);
             }
             if let Some(kind) = operand.stores {
-                self.access(registers.pc(), address, operand.size, kind);
+                self.access(registers.pc(), address, size, kind);
             }
         }
     }
