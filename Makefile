@@ -143,7 +143,7 @@ lab-numa: build ## the axes over memory nodes and threads of a core, in a guest 
 	labs/numa/run.sh
 
 .PHONY: lab-lines
-lab-lines: build ## lines of a session stepped on an emulated arm64 kernel, against those that the emulator's plugin records
+lab-lines: build ## lines of a session stepped on emulated arm64 and POWER kernels, against those that the emulator's plugin records
 	labs/lines/run.sh
 
 docs: ## regenerate the bottlenecks' pages and the JSON Schemas in docs/

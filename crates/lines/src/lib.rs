@@ -12,7 +12,11 @@ pub mod account;
 pub mod code;
 pub mod difference;
 pub mod document;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg(any(
+    target_arch = "x86_64",
+    target_arch = "aarch64",
+    target_arch = "powerpc64"
+))]
 pub mod emulated;
 pub mod gathered;
 pub mod images;
@@ -21,7 +25,11 @@ pub mod map;
 pub mod measured;
 pub mod meetings;
 pub mod names;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg(any(
+    target_arch = "x86_64",
+    target_arch = "aarch64",
+    target_arch = "powerpc64"
+))]
 pub mod record;
 pub mod recording;
 pub mod replay;

@@ -1,14 +1,15 @@
 //! A session of a server, recorded and named.
 
+#[cfg(any(
+    target_arch = "x86_64",
+    target_arch = "aarch64",
+    target_arch = "powerpc64"
+))]
+mod step;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-use std::sync::atomic::{AtomicBool, Ordering};
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-use std::thread;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-use std::time::Duration;
 
 use pgassay_model::Failure;
 use pgassay_pgwire::{QueryError, Session};
@@ -20,10 +21,15 @@ use crate::names::areas::Area;
 use crate::names::memory::Memory;
 use crate::names::relations::Relations;
 use crate::names::{self, Survey};
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-use crate::record::{self, Signals};
 use crate::recording::Recording;
 use crate::sequence::Sequence;
+
+#[cfg(any(
+    target_arch = "x86_64",
+    target_arch = "aarch64",
+    target_arch = "powerpc64"
+))]
+pub use self::step::step;
 
 /// What a server has to say before its sessions can be named.
 #[derive(Debug, Clone)]
@@ -97,42 +103,6 @@ fn innermost(status: &str) -> Option<u32> {
         .lines()
         .find_map(|line| line.strip_prefix("NSpid:"))?;
     line.split_ascii_whitespace().last()?.parse().ok()
-}
-
-/// Records `transactions` transactions that `client` has the process execute. It is called once
-/// the process waits for its client, and returns when it has all answers.
-///
-/// # Errors
-/// Where the process can't be stepped, or what the client came to.
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-pub fn step(
-    process: Process,
-    server: &Server,
-    transactions: u64,
-    stop: &AtomicBool,
-    client: &mut dyn FnMut() -> Result<(), Failure>,
-) -> Result<(Sequence, Vec<String>), Failure> {
-    let signals = Signals::default();
-    let (recording, answered) = thread::scope(|scope| {
-        // ptrace belongs to a thread; this one is the client's.
-        let recorder = scope.spawn(|| record::record(process.pid, &signals, stop));
-        let ready = || signals.ready.load(Ordering::Acquire);
-        while !ready() && !recorder.is_finished() {
-            thread::sleep(Duration::from_millis(1));
-        }
-        let answered = if ready() { client() } else { Ok(()) };
-        signals.done.store(true, Ordering::Release);
-        let recording = recorder
-            .join()
-            .unwrap_or_else(|_| Err(Failure::target("the recorder broke down")));
-        (recording, answered)
-    });
-    // A session that is ended fails on both sides; why is known here.
-    let recording = recording?;
-    answered?;
-    let program = fs::read_link(format!("/proc/{}/exe", process.pid))
-        .map_err(|error| Failure::target(format!("/proc/{}/exe: {error}", process.pid)))?;
-    named(&recording, process, server, &program, transactions)
 }
 
 /// A recording of a process that is still there, in PostgreSQL's words. `program` is what it executes.

@@ -33,15 +33,27 @@ pub mod perf;
 pub mod private;
 pub mod process_clock;
 pub mod programs;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg(any(
+    target_arch = "x86_64",
+    target_arch = "aarch64",
+    target_arch = "powerpc64"
+))]
 mod ptrace;
 pub mod qemu;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg(any(
+    target_arch = "x86_64",
+    target_arch = "aarch64",
+    target_arch = "powerpc64"
+))]
 pub mod registers;
 pub mod resident;
 pub mod shared;
 pub mod shrunk;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg(any(
+    target_arch = "x86_64",
+    target_arch = "aarch64",
+    target_arch = "powerpc64"
+))]
 pub mod step;
 pub mod stop;
 #[cfg(any(

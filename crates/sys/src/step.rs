@@ -1,12 +1,13 @@
 //! One process, instruction by instruction (ptrace(2)).
 //!
-//! The process is seized, not attached to: it gets no signal by it, and it goes on when we end. But
-//! Linux leaves the processor's trap flag set in a process whose tracer is killed in the middle of
-//! a step: its next instruction raises SIGTRAP, and a server process that dies of a signal takes
-//! all sessions with it. So before the first step the process is given a handler for SIGTRAP that
-//! does nothing (`Stepped::guard`, on x86-64); the kernel clears the flag on the way into it. It is taken
-//! back when we let go. On arm64 the kernel clears nothing on that way, so that the handler would be
-//! stepped, too, and no handler helps: there only processes are to be stepped that may die with us.
+//! The process is seized, not attached to: it gets no signal by it, and it goes on when we end. But one whose tracer is
+//! killed in the middle of a step still ends that step, which raises SIGTRAP, and a server process that dies of a signal
+//! takes all sessions with it. So before the first step the process is given a handler for SIGTRAP that
+//! does nothing (`Stepped::guard`, on x86-64 and POWER); it is taken back when we let go. On arm64 the kernel steps
+//! into the handler, too, and no handler helps: there only processes are to be stepped that may die with us.
+
+#[cfg(any(target_arch = "x86_64", target_arch = "powerpc64"))]
+mod guard;
 
 use std::io;
 use std::marker::PhantomData;
@@ -39,24 +40,18 @@ pub struct Stepped {
     stands: bool,
     gone: bool,
     /// The action for SIGTRAP that it had, and a place where it can make a system call.
-    #[cfg(target_arch = "x86_64")]
-    guarded: Option<([u8; ACTION], u64)>,
+    #[cfg(any(target_arch = "x86_64", target_arch = "powerpc64"))]
+    guarded: Option<([u8; guard::ACTION], u64)>,
     /// A signal to be given back on letting go.
     held: Vec<i32>,
+    /// The stops of a system call that are still ahead: where it begins, and where it ends.
+    #[cfg(target_arch = "powerpc64")]
+    stops_of_call: u8,
     _here: PhantomData<*const ()>,
 }
 
-/// Bytes of the kernel's struct sigaction: handler, flags, restorer, mask.
-#[cfg(target_arch = "x86_64")]
-const ACTION: usize = 32;
-/// SA_RESTORER, which x86-64 demands.
-#[cfg(target_arch = "x86_64")]
-const WITH_RESTORER: u64 = 0x0400_0000;
 /// How long a process may take to stop.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Below the stack pointer lies memory that a function may use without saying so (System V ABI).
-#[cfg(target_arch = "x86_64")]
-const RED_ZONE: u64 = 128;
 
 impl Stepped {
     /// Seizes a process and stops it.
@@ -70,9 +65,11 @@ impl Stepped {
             pid,
             stands: false,
             gone: false,
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(any(target_arch = "x86_64", target_arch = "powerpc64"))]
             guarded: None,
             held: Vec::new(),
+            #[cfg(target_arch = "powerpc64")]
+            stops_of_call: 0,
             _here: PhantomData,
         };
         stepped.stop()?;
@@ -87,94 +84,6 @@ impl Stepped {
         match self.registers()?.before_broken_call() {
             Some(before) => self.set_registers(&before),
             None => Ok(()),
-        }
-    }
-
-    /// Gives the process a handler for SIGTRAP that returns at once, so that it lives on if we are
-    /// killed. `ret` is the address of a `ret` instruction, `syscall` that of a `syscall`.
-    ///
-    /// # Errors
-    /// If the process makes no system calls any more, or the handler is refused.
-    #[cfg(target_arch = "x86_64")]
-    pub fn guard(&mut self, ret: u64, syscall: u64) -> io::Result<()> {
-        // The way back from a handler is that of any handler that the C library has set.
-        let mut restorer = None;
-        for signal in [libc::SIGUSR1, libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
-            let action = self.action(signal, None, syscall)?;
-            if word(&action, 1) & WITH_RESTORER != 0 && word(&action, 2) != 0 {
-                restorer = Some(word(&action, 2));
-                break;
-            }
-        }
-        let restorer = restorer.ok_or_else(|| {
-            io::Error::new(
-                io::ErrorKind::Unsupported,
-                "the process has no signal handler to learn from",
-            )
-        })?;
-        let mut action = [0; ACTION];
-        for (at, value) in [ret, WITH_RESTORER, restorer, 0].iter().enumerate() {
-            action[at * 8..at * 8 + 8].copy_from_slice(&value.to_ne_bytes());
-        }
-        let before = self.action(libc::SIGTRAP, Some(&action), syscall)?;
-        self.guarded = Some((before, syscall));
-        Ok(())
-    }
-
-    /// Has the process read, and set, what it does on a signal; returns what it did before.
-    #[cfg(target_arch = "x86_64")]
-    fn action(
-        &mut self,
-        signal: i32,
-        new: Option<&[u8; ACTION]>,
-        syscall: u64,
-    ) -> io::Result<[u8; ACTION]> {
-        let saved = self.registers()?;
-        let place = (saved.sp() - RED_ZONE - 4 * ACTION as u64) & !15;
-        let (given, answer) = (place, place + ACTION as u64);
-        let mut kept = [0; 2 * ACTION];
-        self.read(place, &mut kept)?;
-        if let Some(new) = new {
-            self.write(given, new)?;
-        }
-        let asked = if new.is_some() { given } else { 0 };
-        let call = saved.with_call(
-            syscall,
-            libc::SYS_rt_sigaction as u64,
-            [signal as u64, asked, answer, 8],
-        );
-        self.set_registers(&call)?;
-        let done = self.step_from(syscall);
-        let result = self.registers().map(|registers| registers.result());
-        let mut action = [0; ACTION];
-        let read = self.read(answer, &mut action);
-        // In every case it gets back what it had.
-        let restored = self
-            .write(place, &kept)
-            .and_then(|()| self.set_registers(&saved));
-        done?;
-        read?;
-        restored?;
-        match result? {
-            0 => Ok(action),
-            error => Err(io::Error::from_raw_os_error(
-                (error as i64).unsigned_abs() as i32
-            )),
-        }
-    }
-
-    /// A step away from `address`, in which signals wait. A process that was stopped within a step,
-    /// in a system call, has the trap of that step still ahead of it.
-    #[cfg(target_arch = "x86_64")]
-    fn step_from(&mut self, address: u64) -> io::Result<()> {
-        loop {
-            self.go(0)?;
-            match self.wait()? {
-                Stopped::Step if self.registers()?.pc() != address => return Ok(()),
-                Stopped::Signal(signal) => self.hold(signal),
-                Stopped::Step | Stopped::Other => {}
-                Stopped::Ended => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
-            }
         }
     }
 
@@ -198,9 +107,48 @@ impl Stepped {
     /// # Errors
     /// ESRCH if the process ended.
     pub fn go(&mut self, signal: i32) -> io::Result<()> {
+        #[cfg(target_arch = "powerpc64")]
+        {
+            self.stops_of_call = 0;
+        }
         request(libc::PTRACE_SINGLESTEP, self.pid, 0, signal as usize)?;
         self.stands = false;
         Ok(())
+    }
+
+    /// Starts the system call that it stands before.
+    ///
+    /// # Errors
+    /// ESRCH if the process ended.
+    #[cfg(not(target_arch = "powerpc64"))]
+    pub fn call(&mut self) -> io::Result<()> {
+        self.go(0)
+    }
+
+    /// Starts the system call that it stands before. A step over one would end behind the instruction after it.
+    ///
+    /// # Errors
+    /// ESRCH if the process ended.
+    #[cfg(target_arch = "powerpc64")]
+    pub fn call(&mut self) -> io::Result<()> {
+        self.stops_of_call = 2;
+        request(libc::PTRACE_SYSCALL, self.pid, 0, 0)?;
+        self.stands = false;
+        Ok(())
+    }
+
+    /// A stop at the beginning or the end of a system call: goes on to the end, and has the process stand before the
+    /// call again if it was broken off.
+    #[cfg(target_arch = "powerpc64")]
+    fn stop_of_call(&mut self) -> io::Result<Option<Stopped>> {
+        self.stops_of_call -= 1;
+        if self.stops_of_call > 0 {
+            request(libc::PTRACE_SYSCALL, self.pid, 0, 0)?;
+            self.stands = false;
+            return Ok(None);
+        }
+        self.begin_call_again()?;
+        Ok(Some(Stopped::Step))
     }
 
     /// Waits until it stands again.
@@ -244,6 +192,10 @@ impl Stepped {
         }
         self.stands = true;
         let event = status >> 16;
+        #[cfg(target_arch = "powerpc64")]
+        if event == 0 && libc::WSTOPSIG(status) == libc::SIGTRAP && self.stops_of_call > 0 {
+            return self.stop_of_call();
+        }
         Ok(Some(match libc::WSTOPSIG(status) {
             libc::SIGTRAP if event == 0 => self.trap_or_signal(),
             // PTRACE_EVENT_STOP: asked to, or job control.
@@ -318,7 +270,8 @@ impl Stepped {
     /// # Errors
     /// ESRCH if it ended.
     pub fn refuse_call(&self) -> io::Result<()> {
-        let behind = self.registers()?.behind_call(-i64::from(libc::EAGAIN));
+        let error = -i64::from(libc::EAGAIN);
+        let behind = self.registers()?.behind_call(error, |at| self.word(at))?;
         self.set_registers(&behind)
     }
 
@@ -328,14 +281,16 @@ impl Stepped {
     /// # Errors
     /// ESRCH if it ended, EFAULT if there is no such memory.
     pub fn return_from(&self, bytes: &[u8], address: u64) -> io::Result<()> {
-        let word = |at| {
-            let mut word = [0; 8];
-            self.read(at, &mut word)?;
-            Ok(u64::from_ne_bytes(word))
-        };
-        let returned = self.registers()?.returned(word)?;
+        let returned = self.registers()?.returned(|at| self.word(at))?;
         self.write(address, bytes)?;
         self.set_registers(&returned)
+    }
+
+    /// A word of its memory.
+    fn word(&self, address: u64) -> io::Result<u64> {
+        let mut word = [0; 8];
+        self.read(address, &mut word)?;
+        Ok(u64::from_ne_bytes(word))
     }
 
     /// Reads memory.
@@ -357,15 +312,6 @@ impl Stepped {
             libc::process_vm_writev(self.pid, &raw const local, 1, &raw const remote, 1, 0)
         };
         whole(done, bytes.len())
-    }
-
-    /// Takes the handler back.
-    #[cfg(target_arch = "x86_64")]
-    fn unguard(&mut self) -> io::Result<()> {
-        if let Some((before, syscall)) = self.guarded.take() {
-            self.action(libc::SIGTRAP, Some(&before), syscall)?;
-        }
-        Ok(())
     }
 
     /// A process that was stopped within a step, in a system call, has the trap of that step still ahead of it,
@@ -423,17 +369,10 @@ impl Drop for Stepped {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-fn word(action: &[u8; ACTION], at: usize) -> u64 {
-    let mut bytes = [0; 8];
-    bytes.copy_from_slice(&action[at * 8..at * 8 + 8]);
-    u64::from_ne_bytes(bytes)
-}
-
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(all(test, any(target_arch = "x86_64", target_arch = "powerpc64")))]
 mod tests {
     use super::*;
-    use crate::registers::{RET, SYSCALL};
+    use crate::registers::{ALIGNMENT, RET, SYSCALL};
     use std::process::{Child, Command, Stdio};
 
     /// A process that has signal handlers and never rests.
@@ -476,8 +415,9 @@ mod tests {
         let mut code = vec![0; (end - start) as usize];
         memory::read(pid, start, &mut code).unwrap();
         let find = |bytes: &[u8]| {
-            let at = code.windows(bytes.len()).position(|window| window == bytes);
-            start + at.unwrap() as u64
+            let mut places = code.windows(bytes.len()).step_by(ALIGNMENT);
+            let at = places.position(|window| window == bytes);
+            start + (at.unwrap() * ALIGNMENT) as u64
         };
         (find(RET), find(SYSCALL))
     }

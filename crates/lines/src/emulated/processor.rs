@@ -69,7 +69,7 @@ impl Foreign {
         };
         let machine = header.e_machine(endian);
         let processor = PROCESSORS.into_iter().find(|p| p.machine == machine);
-        if processor.is_some_and(|p| p.qemu.name == std::env::consts::ARCH) {
+        if processor.is_some_and(|p| p.qemu.is_here()) {
             return Ok(None);
         }
         let Some(processor) = processor.filter(|_| endian == Endianness::Little) else {

@@ -39,6 +39,28 @@ mod numbers {
     pub const IO_URING_ENTER: u64 = 426;
 }
 
+#[cfg(target_arch = "powerpc64")]
+mod numbers {
+    /// epoll_wait, epoll_pwait, epoll_pwait2, poll, ppoll.
+    pub const WAITS: &[u64] = &[238, 303, 441, 167, 281];
+    /// nanosleep, clock_nanosleep, select, _newselect, pselect6.
+    pub const SLEEPS: &[u64] = &[162, 248, 82, 142, 280];
+    /// recv, recvfrom, recvmsg.
+    pub const READS_OF_SOCKETS: &[u64] = &[336, 337, 342];
+    /// mmap, mprotect, munmap, mremap, shmat, shmdt; ipc, by which the C library makes the last two.
+    pub const CHANGE_MAP: &[u64] = &[90, 125, 91, 163, 397, 398, 117];
+    /// read, pread64, recv, recvfrom.
+    pub const STORE: &[u64] = &[3, 179, 336, 337];
+    /// write, pwrite64, send, sendto.
+    pub const LOAD: &[u64] = &[4, 180, 334, 335];
+    /// readv, preadv, preadv2.
+    pub const STORE_VECTOR: &[u64] = &[145, 320, 380];
+    /// writev, pwritev, pwritev2.
+    pub const LOAD_VECTOR: &[u64] = &[146, 321, 381];
+    pub const FUTEX: u64 = 221;
+    pub const IO_URING_ENTER: u64 = 426;
+}
+
 #[cfg(target_arch = "aarch64")]
 mod numbers {
     /// epoll_pwait, epoll_pwait2, ppoll.

@@ -7,8 +7,8 @@ use object::{Object, ObjectSymbol};
 use pgassay_model::Failure;
 use pgassay_sys::memory;
 use pgassay_sys::registers::Registers;
-#[cfg(target_arch = "x86_64")]
-use pgassay_sys::registers::{RET, SYSCALL};
+#[cfg(any(target_arch = "x86_64", target_arch = "powerpc64"))]
+use pgassay_sys::registers::{ALIGNMENT, RET, SYSCALL};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::map::Map;
@@ -21,9 +21,9 @@ pub(super) struct Vdso {
     pub(super) range: Range<u64>,
     clock_gettime: Option<u64>,
     gettimeofday: Option<u64>,
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "powerpc64"))]
     pub(super) ret: u64,
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "powerpc64"))]
     pub(super) syscall: u64,
 }
 
@@ -46,10 +46,11 @@ impl Vdso {
                 "the memory of process {pid} can't be read: {error}"
             ))
         })?;
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(any(target_arch = "x86_64", target_arch = "powerpc64"))]
         let find = |what: &[u8]| {
-            let at = bytes.windows(what.len()).position(|window| window == what);
-            at.map(|at| part.range.start + at as u64)
+            let mut places = bytes.windows(what.len()).step_by(ALIGNMENT);
+            let at = places.position(|window| window == what);
+            at.map(|at| part.range.start + (at * ALIGNMENT) as u64)
         };
         let (mut clock_gettime, mut gettimeofday) = (None, None);
         if let Ok(file) = object::File::parse(&*bytes) {
@@ -68,9 +69,9 @@ impl Vdso {
             range: part.range.clone(),
             clock_gettime,
             gettimeofday,
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(any(target_arch = "x86_64", target_arch = "powerpc64"))]
             ret: find(RET).ok_or_else(none)?,
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(any(target_arch = "x86_64", target_arch = "powerpc64"))]
             syscall: find(SYSCALL).ok_or_else(none)?,
         })
     }

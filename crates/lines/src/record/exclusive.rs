@@ -71,11 +71,10 @@ impl Exclusives {
             )));
         }
         let mut registers = stepped.registers().map_err(failed)?;
-        let base = match half.base {
-            31 => registers.sp(),
-            base => registers.get(usize::from(base)),
-        };
-        let address = base << 8 >> 8;
+        let index = half.index.map(|index| registers.get(usize::from(index)));
+        let base = registers.base(usize::from(half.base));
+        // arm64's addresses have a tag in the first byte; POWER's of a process have nothing there.
+        let address = base.wrapping_add(index.unwrap_or(0)) << 8 >> 8;
         // A load begins anew, a store ends what was begun.
         let marked = self.marked.take();
         let marked = marked.filter(|m| (m.address, m.size) == (address, half.size));
@@ -115,7 +114,7 @@ impl Exclusives {
                         true
                     }
                 };
-                registers.set(usize::from(status), u64::from(!stored));
+                registers.set_stored(status, stored);
                 match stored {
                     true => Done::Stored(marked.and_then(|marked| marked.noted)),
                     false => Done::Failed,
@@ -135,7 +134,10 @@ impl Exclusives {
                     "this build makes atomics of exclusive pairs, and the memory that process {pid} shares can't be \
                      mapped here, too, so that they could be stepped: {error}"
                 ))
-                .with_remedy("run pgassay as root, or a build with LSE atomics")
+                .with_remedy(match cfg!(target_arch = "aarch64") {
+                    true => "run pgassay as root, or a build with LSE atomics",
+                    false => "run pgassay as root",
+                })
             })?;
             self.mapped.insert(range.start, mapped);
         }

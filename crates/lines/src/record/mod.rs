@@ -8,7 +8,7 @@
 
 mod calls;
 mod clock;
-#[cfg(target_arch = "aarch64")]
+#[cfg(any(target_arch = "aarch64", target_arch = "powerpc64"))]
 mod exclusive;
 mod refusal;
 
@@ -27,10 +27,10 @@ use pgassay_sys::step::{Stepped, Stopped};
 
 use self::calls::{Use, changes_map, is_read_of_socket, is_wait, sleeps};
 use self::clock::{Clock, Vdso};
-#[cfg(target_arch = "aarch64")]
+#[cfg(any(target_arch = "aarch64", target_arch = "powerpc64"))]
 use self::exclusive::{Done, Exclusives};
 use self::refusal::{refusal, refuse_emulated};
-#[cfg(target_arch = "aarch64")]
+#[cfg(any(target_arch = "aarch64", target_arch = "powerpc64"))]
 use crate::code::Exclusive;
 use crate::code::{Decode, Effect, Flow, LONGEST, Operand};
 use crate::map::Map;
@@ -80,7 +80,7 @@ struct Recorder {
     shared: Vec<(Range<u64>, u64)>,
     decode: Decode,
     effects: HashMap<u64, Rc<Effect<Operand>>>,
-    #[cfg(target_arch = "aarch64")]
+    #[cfg(any(target_arch = "aarch64", target_arch = "powerpc64"))]
     exclusives: Exclusives,
     clock: Clock,
     /// Stack pointers and return addresses of the calls that were seen.
@@ -102,7 +102,7 @@ impl Recorder {
         }
         let map = read_map(pid)?;
         let vdso = Vdso::read(pid, &map)?;
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(any(target_arch = "x86_64", target_arch = "powerpc64"))]
         stepped.guard(vdso.ret, vdso.syscall).map_err(|error| {
             Failure::target(format!(
                 "process {pid} can't be protected against an end of pgassay: {error}"
@@ -117,7 +117,7 @@ impl Recorder {
             shared: Vec::new(),
             decode: Decode::default(),
             effects: HashMap::new(),
-            #[cfg(target_arch = "aarch64")]
+            #[cfg(any(target_arch = "aarch64", target_arch = "powerpc64"))]
             exclusives: Exclusives::default(),
             clock: Clock::new(vdso),
             calls: Vec::new(),
@@ -173,7 +173,7 @@ impl Recorder {
                 continue;
             }
             let effect = self.before(&registers)?;
-            #[cfg(target_arch = "aarch64")]
+            #[cfg(any(target_arch = "aarch64", target_arch = "powerpc64"))]
             if let Some(half) = effect.exclusive {
                 self.exclusive(half, registers.pc())?;
                 self.recording.instructions += 1;
@@ -246,15 +246,18 @@ impl Recorder {
     ) -> Result<bool, Failure> {
         self.recording.system_calls += 1;
         let began = Instant::now();
-        self.stepped.go(0).map_err(|e| self.failed(&e))?;
+        self.stepped.call().map_err(|e| self.failed(&e))?;
         let mut pause = Duration::from_micros(20);
         let mut settled: Option<Instant> = None;
         loop {
             match self.stepped.poll().map_err(|e| self.failed(&e))? {
                 Some(Stopped::Step) => break,
                 Some(other) => {
-                    let signal = self.stopped(other)?;
-                    self.stepped.go(signal).map_err(|e| self.failed(&e))?;
+                    let gone = match self.stopped(other)? {
+                        0 => self.stepped.call(),
+                        signal => self.stepped.go(signal),
+                    };
+                    gone.map_err(|e| self.failed(&e))?;
                 }
                 None => {
                     if stop.load(Ordering::Relaxed) {
@@ -278,14 +281,14 @@ impl Recorder {
             self.map = read_map(self.pid)?;
             self.look_at_map();
             self.effects.clear();
-            #[cfg(target_arch = "aarch64")]
+            #[cfg(any(target_arch = "aarch64", target_arch = "powerpc64"))]
             self.exclusives.map_changed();
         }
         Ok(false)
     }
 
     /// Half of a pair that can't be executed step by step.
-    #[cfg(target_arch = "aarch64")]
+    #[cfg(any(target_arch = "aarch64", target_arch = "powerpc64"))]
     fn exclusive(&mut self, half: Exclusive, pc: u64) -> Result<(), Failure> {
         let shared = self.map.shared().into_iter();
         let ranges = shared.map(|part| (part.range, part.offset));
@@ -327,7 +330,7 @@ impl Recorder {
             self.note(&effect, registers);
         }
         let sp = registers.sp();
-        match effect.flow {
+        match taken(&effect, registers) {
             Flow::Call => {
                 self.calls.retain(|(at, _)| *at >= sp);
                 self.calls.push((sp.wrapping_sub(PUSHED), effect.next));
@@ -456,10 +459,19 @@ impl Recorder {
     }
 }
 
-/// Bytes that a call puts on the stack: the return address, which arm64 keeps in a register.
+/// Bytes that a call puts on the stack: the return address, which arm64 and POWER keep in a register.
 const PUSHED: u64 = if cfg!(target_arch = "x86_64") { 8 } else { 0 };
 /// rcx, the count of repeated string instructions; of no meaning elsewhere.
 const COUNT: usize = 1;
+
+/// What becomes of the chain of callers: nothing by a branch that is not taken.
+fn taken(effect: &Effect<Operand>, registers: &Registers) -> Flow {
+    let (condition, counter) = registers.conditions();
+    match effect.condition {
+        Some(when) if !when.holds(condition, counter) => Flow::On,
+        _ => effect.flow,
+    }
+}
 
 /// SIGALRM, by which the server's timers ring.
 const ALARM: i32 = 14;

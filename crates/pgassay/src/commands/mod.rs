@@ -36,7 +36,11 @@ pub mod inspect_server;
 mod kernels;
 pub mod lab;
 #[cfg_attr(
-    not(any(target_arch = "x86_64", target_arch = "aarch64")),
+    not(any(
+        target_arch = "x86_64",
+        target_arch = "aarch64",
+        all(target_arch = "powerpc64", target_endian = "little")
+    )),
     path = "no_lines.rs"
 )]
 pub mod lines;

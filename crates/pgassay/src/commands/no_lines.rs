@@ -45,7 +45,7 @@ pub fn one(
 }
 
 fn refused() -> anyhow::Error {
-    Failure::target("lines steps servers on x86-64 and arm64, and no others so far")
+    Failure::target("lines steps servers on x86-64, arm64 and ppc64le, and no others so far")
         .with_remedy(
             "run it on such a machine; or have this processor sample a running server: --sample SECONDS, without --load",
         )

@@ -72,6 +72,19 @@ impl Registers {
         }
     }
 
+    /// The value of a register as the base of an address, where 31 is the stack pointer.
+    pub fn base(&self, number: usize) -> u64 {
+        match number {
+            31 => self.sp(),
+            number => self.get(number),
+        }
+    }
+
+    /// Tells in a register whether an exclusive store was done: 0 where it was.
+    pub fn set_stored(&mut self, register: u8, stored: bool) {
+        self.set(usize::from(register), u64::from(!stored));
+    }
+
     /// Goes on `bytes` behind where it stands.
     pub fn skip(&mut self, bytes: u64) {
         self.of.pc = self.of.pc.wrapping_add(bytes);
@@ -80,6 +93,11 @@ impl Registers {
 
     /// There are no segments.
     pub fn segment_bases(&self) -> (u64, u64) {
+        (0, 0)
+    }
+
+    /// Calls and returns have no conditions.
+    pub fn conditions(&self) -> (u64, u64) {
         (0, 0)
     }
 
@@ -107,10 +125,14 @@ impl Registers {
     }
 
     /// Behind the system call that it stood before, which has given `result`.
-    pub(crate) fn behind_call(mut self, result: i64) -> Self {
+    pub(crate) fn behind_call(
+        mut self,
+        result: i64,
+        _: impl Fn(u64) -> io::Result<u64>,
+    ) -> io::Result<Self> {
         self.set(0, result as u64);
         self.skip(SYSCALL);
-        self
+        Ok(self)
     }
 
     /// Returned with 0 from the function that it has just entered.

@@ -10,6 +10,8 @@ use crate::ptrace::request;
 #[derive(Debug, Clone, Copy)]
 pub struct Registers(user_regs_struct);
 
+/// Instructions begin anywhere.
+pub const ALIGNMENT: usize = 1;
 /// The bytes of `ret`.
 pub const RET: &[u8] = &[0xc3];
 /// The bytes of `syscall`.
@@ -70,6 +72,11 @@ impl Registers {
         (self.0.fs_base, self.0.gs_base)
     }
 
+    /// Calls and returns have no conditions.
+    pub fn conditions(&self) -> (u64, u64) {
+        (0, 0)
+    }
+
     /// Whether it executes 64-bit code; a 32-bit program does not.
     pub fn is_64_bit(&self) -> bool {
         // The kernel's __USER_CS.
@@ -119,11 +126,15 @@ impl Registers {
     }
 
     /// Behind the system call that it stood before, which has given `result`.
-    pub(crate) fn behind_call(self, result: i64) -> Self {
+    pub(crate) fn behind_call(
+        self,
+        result: i64,
+        _: impl Fn(u64) -> io::Result<u64>,
+    ) -> io::Result<Self> {
         let mut registers = self.0;
         registers.rax = result as u64;
         registers.rip += SYSCALL.len() as u64;
-        Self(registers)
+        Ok(Self(registers))
     }
 
     /// Returned with 0 from the function that it has just entered. `word` reads the stack.
