@@ -22,7 +22,8 @@ Examples:
   pgassay lines --sampled big.json              counted here, beside what was sampled there
 
 A session of the server is stepped, instruction by instruction: it is some 100,000 times slower
-meanwhile, and holds the locks that it takes for as long. Needs root, or to be the server's user. On arm64 only servers that lines launches are stepped.";
+meanwhile, and holds the locks that it takes for as long. Needs root, or to be the server's user. On arm64
+and POWER only servers that lines launches are stepped.";
 
 /// Sessions that are recorded.
 const SESSIONS: u32 = 2;

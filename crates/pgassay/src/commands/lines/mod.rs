@@ -261,11 +261,11 @@ fn record(
             .with_remedy("a workload such as select-only, and no server under an emulator")
         );
     }
-    if !spec.is_launched() && cfg!(target_arch = "aarch64") {
+    if !spec.is_launched() && !cfg!(target_arch = "x86_64") {
         bail!(
             Failure::usage(
-                "on arm64 lines steps no session of a running server: if pgassay were killed meanwhile, the session \
-                 would die of the next step, and the server would end all others"
+                "on this processor lines steps no session of a running server: if pgassay were killed meanwhile, the \
+                 session could die of the next step, and the server would end all others"
             )
             .with_remedy("name an installation, or temp:VERSION: lines launches a server of its own; or --sample, without --load")
         );
