@@ -34,8 +34,16 @@ pub(super) fn loops(source: &str) -> LoopFacts {
             .get(.."pg_try_advisory".len())
             .is_some_and(|name| name.eq_ignore_ascii_case("pg_try_advisory"));
         outside_loops(&mut facts, &tokens, at);
+        // `p IS NULL OR …`
+        if is(at, "is") && is(at + 1, "null") && is(at + 2, "or") && at > 0 {
+            keep(&mut facts.optional, tokens[at - 1]);
+        }
+        facts.counts_for_existence |= counts_for_existence(&tokens, at);
         if depth == 0 {
             continue;
+        }
+        if let Some(verb) = LOOPED.iter().find(|verb| is(at, verb)).filter(|_| begins) {
+            keep(&mut facts.looped, verb);
         }
         // A block that catches errors, and not RAISE EXCEPTION.
         if is(at, "exception")
@@ -49,6 +57,12 @@ pub(super) fn loops(source: &str) -> LoopFacts {
             // An array that is appended to grows in its place.
             if is_text(&tokens, tokens[at]) {
                 keep(&mut facts.concatenated, tokens[at]);
+                if let Some(kind) = ["json", "jsonb"]
+                    .iter()
+                    .find(|kind| is_declared(&tokens, tokens[at], kind))
+                {
+                    keep(&mut facts.documents, kind);
+                }
             }
         }
     }
@@ -116,6 +130,38 @@ fn outside_loops(facts: &mut LoopFacts, tokens: &[&str], at: usize) {
     }
     facts.walks_columns |=
         is(at, "pg_attribute") || is(at, "information_schema") && is(at + 2, "columns");
+}
+
+/// Statements whose repetition is a matter of the loop, which one statement for all rows would do.
+const LOOPED: &[&str] = &["select", "insert", "update", "delete", "perform"];
+
+/// `count ( * ) INTO n …`, where n is then compared with a number that is a literal.
+fn counts_for_existence(tokens: &[&str], at: usize) -> bool {
+    let is = |at: usize, word: &str| {
+        tokens
+            .get(at)
+            .is_some_and(|token| token.eq_ignore_ascii_case(word))
+    };
+    let counts = ["count", "(", "*", ")", "into"];
+    if !counts.iter().zip(at..).all(|(word, at)| is(at, word)) {
+        return false;
+    }
+    let Some(variable) = tokens.get(at + counts.len()) else {
+        return false;
+    };
+    let used: Vec<usize> = (at + counts.len() + 1..tokens.len())
+        .filter(|at| is(*at, variable))
+        .collect();
+    let compared =
+        |at: &usize| is(at - 1, "if") && [">", "<", "="].iter().any(|sign| is(at + 1, sign));
+    !used.is_empty() && used.iter().all(compared)
+}
+
+/// Whether a variable is declared with this type.
+fn is_declared(tokens: &[&str], variable: &str, kind: &str) -> bool {
+    tokens
+        .windows(2)
+        .any(|two| two[0].eq_ignore_ascii_case(variable) && two[1].eq_ignore_ascii_case(kind))
 }
 
 fn keep(kept: &mut Vec<String>, token: &str) {
@@ -249,6 +295,34 @@ mod tests {
             "SELECT 1 INTO a FROM t FOR UPDATE; INSERT INTO t VALUES (1) ON CONFLICT (id) DO UPDATE SET n = 1;",
         );
         assert_eq!(locked.writes, ["insert t"]);
+    }
+
+    #[test]
+    fn statements_in_loops_and_counts_that_are_only_compared_are_seen() {
+        let looped = |body: &str| loops(&format!("BEGIN {body} END")).looped;
+        assert_eq!(
+            looped(
+                "FOR r IN SELECT id FROM t LOOP SELECT n INTO v FROM u WHERE id = r.id; UPDATE u SET n = 1; END LOOP;"
+            ),
+            ["select", "update"]
+        );
+        assert!(
+            looped("FOR r IN SELECT id FROM t LOOP v := v + 1; END LOOP; SELECT 1 INTO v;")
+                .is_empty()
+        );
+        let counts =
+            |body: &str| loops(&format!("DECLARE n int; BEGIN {body} END")).counts_for_existence;
+        assert!(counts(
+            "SELECT count(*) INTO n FROM t; IF n > 0 THEN RETURN true; END IF;"
+        ));
+        assert!(!counts("SELECT count(*) INTO n FROM t; RETURN n;"));
+        let optional = |body: &str| loops(&format!("BEGIN {body} END")).optional;
+        assert_eq!(
+            optional("SELECT 1 INTO n FROM t WHERE (p_state IS NULL OR state = p_state);"),
+            ["p_state"]
+        );
+        let document = "DECLARE d jsonb := '[]'; BEGIN LOOP d := d || jsonb_build_object('a', 1); END LOOP; END";
+        assert_eq!(loops(document).documents, ["jsonb"]);
     }
 
     #[test]

@@ -88,9 +88,40 @@ pub fn ask(
     }
     if let (Ok(plan), Some(executed)) = (&mut plan, &mut executed) {
         add_inner(plan, executed);
+<<<<<<< HEAD
         plan.alternatives.extend(what_if::faster(executed));
+=======
+        add_inner_relations(session, plan);
+>>>>>>> 1d8edf93 (statements: what a condition, a function and a computation are told, as tables)
     }
     plan
+}
+
+/// Adds what the catalogues say of the tables that only statements within functions and triggers scan.
+fn add_inner_relations(session: &mut Session, plan: &mut Plan) {
+    let inner = plan.executed.iter().flat_map(|executed| &executed.inner);
+    let roots: Vec<Node> = inner.filter_map(|inner| inner.root.clone()).collect();
+    if roots.is_empty() {
+        return;
+    }
+    let begun = session.execute(
+        "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog; SET LOCAL statement_timeout = 2000; \
+         SET LOCAL lock_timeout = 200",
+    );
+    let of_inner = Plan {
+        root: Node {
+            nodes: roots,
+            ..Node::default()
+        },
+        ..Plan::default()
+    };
+    if begun.is_ok() && as_it_was_sent(session).is_ok() {
+        for (name, facts) in relations(session, &of_inner).unwrap_or_default() {
+            plan.relations.entry(name).or_insert(facts);
+        }
+    }
+    // Whatever came of it.
+    let _ = session.execute("ROLLBACK");
 }
 
 /// Whether a statement begins with one of these verbs, whatever comments stand before.
@@ -419,6 +450,12 @@ fn relations(session: &mut Session, plan: &Plan) -> Option<BTreeMap<String, Rela
                  'columns', coalesce((SELECT pg_catalog.json_agg(a.attname ORDER BY k.place) \
                    FROM pg_catalog.unnest(i.indkey::int2[]) WITH ORDINALITY k(number, place) \
                    JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.number), '[]'), \
+                 'expressions', coalesce((SELECT pg_catalog.json_agg(pg_catalog.pg_get_indexdef(i.indexrelid, k.place::int, true) \
+                     ORDER BY k.place) \
+                   FROM pg_catalog.unnest(i.indkey::int2[]) WITH ORDINALITY k(number, place) WHERE k.number = 0), '[]'), \
+                 'operator_class', coalesce((SELECT o.opcname FROM pg_catalog.pg_opclass o \
+                   WHERE o.oid = (i.indclass::oid[])[0]), ''), \
+                 'predicate', pg_catalog.pg_get_expr(i.indpred, i.indrelid, true), \
                  'valid', i.indisvalid, 'partial', i.indpred IS NOT NULL, \
                  'constraint', i.indisunique OR i.indisexclusion, \
                  'scans', pg_catalog.pg_stat_get_numscans(i.indexrelid))) \
@@ -469,8 +506,35 @@ fn relations(session: &mut Session, plan: &Plan) -> Option<BTreeMap<String, Rela
                 *condition = Value::from(clean(condition.as_str().unwrap_or_default()));
             }
         }
+        let indexes = facts.get_mut("indexes").and_then(Value::as_array_mut);
+        for index in indexes.into_iter().flatten() {
+            let all = index["expressions"].as_array_mut().into_iter().flatten();
+            for expression in all {
+                *expression =
+                    Value::from(clean_definition(expression.as_str().unwrap_or_default()));
+            }
+            if let Some(predicate) = index["predicate"].as_str() {
+                index["predicate"] = Value::from(clean_definition(predicate));
+            }
+        }
     }
     serde_json::from_value(answer).ok()
+}
+
+/// An expression without literals, but for the names of text search configurations.
+fn clean_definition(expression: &str) -> String {
+    let mut bare = expression.to_owned();
+    for (at, _) in expression.match_indices("'::regconfig") {
+        let Some(from) = expression[..at].rfind('\'') else {
+            continue;
+        };
+        let quoted = &expression[from..=at];
+        bare = bare.replace(
+            &format!("{quoted}::regconfig"),
+            &format!("{}::regconfig", quoted.trim_matches('\'')),
+        );
+    }
+    clean(&bare)
 }
 
 /// Words before an opening parenthesis, without their schema.
@@ -510,7 +574,14 @@ fn functions(session: &mut Session, plan: &mut Plan) {
            AND (SELECT count(*) FROM pg_catalog.pg_proc q WHERE q.proname = p.proname) = 1 \
            THEN p.oid::pg_catalog.regprocedure::text END, \
          CASE WHEN l.lanname = 'sql' THEN (SELECT pg_catalog.string_agg(pg_catalog.split_part(c, '=', 1), ' ') \
-           FROM pg_catalog.unnest(p.proconfig) c) END \
+           FROM pg_catalog.unnest(p.proconfig) c) END, \
+         pg_catalog.json_build_object('signature', p.oid::pg_catalog.regprocedure::text, 'set', p.proretset, 'cost', p.procost, \
+           'bars', pg_catalog.to_json(pg_catalog.array_remove(ARRAY[CASE WHEN p.provolatile = 'v' THEN 'VOLATILE' END, \
+             CASE WHEN p.proisstrict THEN 'STRICT' END, CASE WHEN p.prosecdef THEN 'SECURITY DEFINER' END], NULL)), \
+           'parameters', coalesce((SELECT pg_catalog.json_object_agg(a.name, pg_catalog.format_type(a.type, NULL)) \
+             FROM ROWS FROM (pg_catalog.unnest(p.proargnames[1:p.pronargs]), pg_catalog.unnest(p.proargtypes::oid[])) \
+               a(name, type) \
+             WHERE a.name <> '' AND a.type IS NOT NULL), '{{}}')) \
          FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid = p.prolang \
          JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace \
          WHERE p.proname IN ({}) AND l.lanname NOT IN ('internal', 'c') \
@@ -528,8 +599,9 @@ fn functions(session: &mut Session, plan: &mut Plan) {
                 source,
                 set_by,
                 set,
+                definition,
             ],
-        ) = <[Option<String>; 7]>::try_from(row)
+        ) = <[Option<String>; 8]>::try_from(row)
         else {
             continue;
         };
@@ -548,6 +620,10 @@ fn functions(session: &mut Session, plan: &mut Plan) {
                     settings,
                 },
             );
+        }
+        let definition = definition.and_then(|text| serde_json::from_str(&text).ok());
+        if let Some(definition) = definition {
+            plan.definitions.insert(name.clone(), definition);
         }
         let loops = source.map(|source| loops(&source)).unwrap_or_default();
         if loops != LoopFacts::default() {

@@ -52,6 +52,9 @@ pub struct Plan {
     /// Functions in SQL that a SET clause keeps from being inlined.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub set_clauses: BTreeMap<String, SetClause>,
+    /// What the definitions of those functions say.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub definitions: BTreeMap<String, Definition>,
     /// Those of them that are VOLATILE, each as `ALTER FUNCTION` names it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub volatile: BTreeMap<String, String>,
@@ -146,6 +149,36 @@ pub struct LoopFacts {
     /// Errors that blocks in a loop catch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub caught: Vec<String>,
+    /// Types of those variables that are documents (`json`, `jsonb`), which are put together otherwise than text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub documents: Vec<String>,
+    /// Statements that a loop executes, each once a round, by their verb.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub looped: Vec<String>,
+    /// Whether it compares what it counts with zero only: `SELECT count(*) INTO n …; IF n > 0`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub counts_for_existence: bool,
+    /// Parameters that leave a condition out where they are NULL: `p IS NULL OR column = p`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub optional: Vec<String>,
+}
+
+/// A function in SQL or PL/pgSQL, as far as its definition tells.
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct Definition {
+    /// As `ALTER FUNCTION` names it.
+    pub signature: String,
+    /// What keeps a function in SQL from being inlined: `VOLATILE`, `STRICT`, `SECURITY DEFINER`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bars: Vec<String>,
+    /// Whether it gives a set of rows.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub set: bool,
+    /// Its COST.
+    pub cost: f64,
+    /// Its parameters with their types.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parameters: BTreeMap<String, String>,
 }
 
 impl LoopFacts {
@@ -387,10 +420,19 @@ pub struct IndexFacts {
     /// Its columns in order, those of expressions left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<String>,
+    /// Its expressions, without literals.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expressions: Vec<String>,
+    /// The operator class of its first column: `text_ops`, `jsonb_path_ops`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub operator_class: String,
     /// Whether queries may use it.
     pub valid: bool,
     /// Whether it covers some rows only.
     pub partial: bool,
+    /// Which rows these are, without literals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicate: Option<String>,
     /// Whether it enforces a constraint.
     #[serde(default)]
     pub constraint: bool,

@@ -87,10 +87,16 @@ fn concatenates(evidence: &Evidence, function: &str, facts: &LoopFacts) -> Optio
             .into_iter()
             .collect(),
         sure: copying.is_some_and(|share| share >= COPYING),
-        step: format!(
-            "build {variable} by one string_agg(… ORDER BY …) over the query that the loop goes through; where a loop must stay, append to \
+        step: match facts.documents.first() {
+            Some(kind) => format!(
+                "build {variable} by one {kind}_agg({kind}_build_object(…) ORDER BY …) over the query that the loop goes through: it writes each element once; \
+                 {variable} := {variable} || … copies the whole document in each round"
+            ),
+            None => format!(
+                "build {variable} by one string_agg(… ORDER BY …) over the query that the loop goes through; where a loop must stay, append to \
              an array and join it at the end (array_to_string)"
-        ),
+            ),
+        },
     })
 }
 
@@ -215,46 +221,119 @@ pub(super) fn unsaid(at: &At) -> Option<Shown> {
         },
     })
 }
-/// A function in SQL that is scanned, and not inlined for its SET clause, with rows that the statement throws away.
+/// Rows that a function's scan throws away from which on it matters.
+const THROWN_AWAY: f64 = 100.0;
+
+/// A function that is scanned and not inlined, with rows that the statement throws away: by a condition, or by a LIMIT.
 pub(super) fn not_inlined(at: &At) -> Option<Shown> {
     let node = at.node;
     let name = node
         .function
         .as_deref()
         .filter(|_| node.kind == "Function Scan")?;
-    let clause = at.plan.set_clauses.get(name)?;
-    let filter = node.conditions.get("Filter")?;
-    if node.work.is_some_and(|work| work.removed < 100.0) {
+    let (keeps, steps) = barred(at, name)?;
+    let made = made(at, name);
+    let (what, thrown) = match node.conditions.get("Filter") {
+        Some(filter) => (
+            format!("{filter} is looked at when all its rows are there"),
+            node.work.map(|work| work.removed),
+        ),
+        None => {
+            let given = node.actual_rows?;
+            let limit = at.parent.filter(|parent| parent.kind == "Limit")?;
+            let made = made.filter(|made| *made > given)?;
+            let wanted = limit.actual_rows.unwrap_or(limit.rows);
+            (
+                format!("all its rows are made, {made:.0}, before LIMIT takes {wanted:.0} of them"),
+                Some(made - given),
+            )
+        }
+    };
+    if thrown.is_some_and(|thrown| thrown < THROWN_AWAY) {
         return None;
     }
-    let settings = clause.settings.join(", ");
-    let resets = clause.settings.iter();
-    let resets: Vec<String> = resets
-        .map(|name| format!("ALTER FUNCTION {} RESET {name};", clause.signature))
-        .collect();
     Some(Shown {
         cost: at.cost(node),
         left: None,
-        saw: format!(
-            "{name} is a function in SQL with a SET clause ({settings}), and is not inlined for that: {filter} is looked at when all its \
-             rows are there."
-        ),
-        steps: vec![(
-            StepKind::Sql,
-            format!(
-                "{}   -- with the names within qualified by their schemas; then it is inlined, and an index serves the condition",
-                resets.join(" ")
-            ),
-        )],
-        seen: node
-            .work
-            .map(|work| format!("{:.0} rows are thrown away each time", work.removed))
+        saw: format!("{name} {keeps}: {what}."),
+        steps,
+        seen: thrown
+            .map(|thrown| format!("{thrown:.0} rows are thrown away each time"))
             .into_iter()
             .collect(),
-        confidence: if node.work.is_some() {
-            Confidence::High
-        } else {
-            Confidence::Medium
+        confidence: match thrown {
+            Some(_) => Confidence::High,
+            None => Confidence::Medium,
         },
     })
+}
+
+/// Rows that the longest statement within a function made.
+fn made(at: &At, name: &str) -> Option<f64> {
+    let is_only = at.plan.functions.len() == 1 && at.plan.functions.contains_key(name);
+    let executed = at.plan.executed.as_ref().filter(|_| is_only)?;
+    executed.inner.first()?.root.as_ref()?.actual_rows
+}
+
+/// What keeps a function from becoming a part of the statement, and what is done about it.
+fn barred(at: &At, name: &str) -> Option<(String, Vec<(StepKind, String)>)> {
+    if let Some(clause) = at.plan.set_clauses.get(name) {
+        let resets = clause.settings.iter();
+        let resets: Vec<String> = resets
+            .map(|name| format!("ALTER FUNCTION {} RESET {name};", clause.signature))
+            .collect();
+        let step = format!(
+            "{}   -- with the names within qualified by their schemas; then it is inlined, and an index serves the condition",
+            resets.join(" ")
+        );
+        let keeps = format!(
+            "is a function in SQL with a SET clause ({}), and is not inlined for that",
+            clause.settings.join(", ")
+        );
+        return Some((keeps, vec![(StepKind::Sql, step)]));
+    }
+    let definition = at
+        .plan
+        .definitions
+        .get(name)
+        .filter(|definition| definition.set)?;
+    let parameter = (
+        StepKind::Advice,
+        format!(
+            "or give {name} what the statement asks for as parameters, the compared value and the limit, and have it compare and stop within"
+        ),
+    );
+    match at.plan.functions.get(name)?.as_str() {
+        "sql" if !definition.bars.is_empty() => {
+            let changes = definition.bars.iter().map(|bar| match bar.as_str() {
+                "VOLATILE" => "STABLE",
+                "STRICT" => "CALLED ON NULL INPUT",
+                _ => "SECURITY INVOKER",
+            });
+            let changes: Vec<&str> = changes.collect();
+            let step = format!(
+                "ALTER FUNCTION {} {};   -- if it changes nothing and needs no rights of its owner: then it is inlined, and conditions and limits reach its tables",
+                definition.signature,
+                changes.join(" ")
+            );
+            Some((
+                format!(
+                    "is a function in SQL that is {}, and is not inlined for that",
+                    definition.bars.join(" and ")
+                ),
+                vec![(StepKind::Sql, step), parameter],
+            ))
+        }
+        "plpgsql" => {
+            let step = format!(
+                "write {name} as a function in SQL, a single SELECT, STABLE (CREATE OR REPLACE FUNCTION … LANGUAGE sql STABLE AS $$ SELECT … $$), or as a view: it becomes a \
+                 part of the statement then, and the condition and the limit reach the tables and their indexes"
+            );
+            Some((
+                "is a function in PL/pgSQL, of which a statement gets the whole result".to_owned(),
+                vec![(StepKind::Advice, step), parameter],
+            ))
+        }
+        _ => None,
+    }
 }

@@ -234,7 +234,7 @@ pub(super) fn converted<'f>(
 }
 
 /// An expression as an index has it: its columns without the table's name.
-fn unqualified(expression: &str, facts: &RelationFacts) -> String {
+pub(super) fn unqualified(expression: &str, facts: &RelationFacts) -> String {
     let of_word = |c: char| c.is_alphanumeric() || c == '_' || c == '"';
     let mut parts = expression.split_inclusive('.').peekable();
     let mut text = String::new();

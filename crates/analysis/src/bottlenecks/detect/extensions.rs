@@ -33,6 +33,47 @@ const KNOWN: &[Known] = &[
         ],
     },
     Known {
+        library: "pgcrypto",
+        symbols: &["pgp_sym_decrypt", "pgp_pub_decrypt", "pgp_decrypt", "decrypt", "s2k", "pullf_"],
+        setting: None,
+        why: "Values are decrypted. A search by pgp_sym_decrypt(column, key) = value decrypts each row, and derives the key anew for each (s2k).",
+        instead: &[
+            "keep beside it a column with a keyed digest, hmac(value, 'key', 'sha256'), with an index on it, and search by that; then only the row that is found is decrypted",
+            "decrypt only what is shown, after LIMIT",
+        ],
+    },
+    Known {
+        library: "fuzzystrmatch",
+        symbols: &[],
+        setting: None,
+        why: "Texts are compared by their sound or by the steps from one to the other (levenshtein), with each row: no index serves these functions of two values.",
+        instead: &[
+            "find candidates by an index first: column % value with an index USING gin (column gin_trgm_ops) (extension pg_trgm), and compute levenshtein() for these few alone; \
+             levenshtein_less_equal(), with a limit, stops early",
+            "for soundex(), metaphone() and daitch_mokotoff(), which depend on one value: an index on the expression, ON table (soundex(column))",
+        ],
+    },
+    Known {
+        library: "unaccent",
+        symbols: &[],
+        setting: None,
+        why: "unaccent() is computed for each row; it is STABLE, so that no index can have it as it is.",
+        instead: &[
+            "an IMMUTABLE function around it (SELECT public.unaccent('public.unaccent', $1)), and an index on that function of the column; the statement then calls the same one",
+            "or a generated column that keeps the text without accents, by that function",
+        ],
+    },
+    Known {
+        library: "libxml2",
+        symbols: &[],
+        setting: None,
+        why: "XML is kept as text, and each xpath(), xmltable() or IS DOCUMENT parses the document from its beginning, for each row.",
+        instead: &[
+            "an index on what is searched for: ON table (((xpath('/path/text()', column))[1]::text)); or columns that keep it, filled on writing (a trigger: xpath() may stand in a generated column, too)",
+            "take several values out in one go (xmltable()), of the rows that are shown",
+        ],
+    },
+    Known {
         library: "pg_trgm",
         symbols: &[],
         setting: Some(("pg_trgm.similarity_threshold", 0.3)),

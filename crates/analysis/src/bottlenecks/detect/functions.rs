@@ -2,6 +2,7 @@
 
 use pgassay_model::observed::plans::Plan;
 
+use super::conditions::conjuncts;
 use super::hits::{Hit, Part, joined, with_plans};
 use super::plans::stable;
 use super::{Detector, run, tenths};
@@ -70,6 +71,28 @@ fn calls_of(plan: &Plan, function: &str) -> Option<(f64, bool)> {
         }
     }
     most
+}
+
+/// The COST that a function in an interpreted language has unless it says another one.
+const COST: f64 = 100.0;
+
+/// The step for a function that says it is cheap, and whose condition is looked at before cheaper ones for that.
+fn too_cheap(plan: &Plan, function: &str) -> Option<(StepKind, String)> {
+    let definition = plan.definitions.get(function).filter(|of| of.cost < COST)?;
+    let all = plan.root.all().into_iter();
+    let filters = all.filter_map(|(_, node)| node.conditions.get("Filter"));
+    let mut parts = filters.map(|filter| conjuncts(filter));
+    let first = parts.any(|parts| parts.len() > 1 && calls_in(parts[0], function) > 0);
+    first.then(|| {
+        (
+            StepKind::Sql,
+            format!(
+                "ALTER FUNCTION {} COST 1000;   -- it says {}, where such functions have {COST:.0}: conditions are looked at in the order of their cost, so it is called for \
+                 rows that the others would leave out",
+                definition.signature, definition.cost
+            ),
+        )
+    })
 }
 
 /// Whether what begins with a call, `f(a)).b`, goes on with a column of what it gives.
@@ -151,6 +174,9 @@ fn functions(evidence: &Evidence) -> Option<Observation> {
         }
         if let Some(signature) = plan.volatile.get(function) {
             steps.push((StepKind::Sql, stable(function, signature)));
+        }
+        if let Some(step) = too_cheap(plan, function) {
+            steps.insert(0, step);
         }
         if selects {
             steps.push((

@@ -6,9 +6,10 @@ use pgassay_text::number::counted;
 
 use super::functions::calls_in;
 use super::hits::{Named, Part, weighty};
+use super::rewrites::rewrite;
 use super::{counts, forms, inner, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
-use crate::bottlenecks::finding::{Basis, Confidence, Finding, Observation, Severity};
+use crate::bottlenecks::finding::{Basis, Confidence, Finding, Observation, Severity, StepKind};
 use crate::observed::statements::StatementTime;
 
 /// The entry.
@@ -211,7 +212,7 @@ impl At<'_> {
         // Rows that it writes are not given, and of a sum or a count none but one.
         let root = &self.plan.root;
         let sums = root.kind == "Aggregate" && root.group_key.is_empty();
-        let gives = root.kind != "ModifyTable" && !sums;
+        let gives = root.kind != "ModifyTable" && (!sums || told::only_counts(self.plan));
         let wastes = through >= MANY_ROWS && through >= TOO_MANY * given && gives
             || first.reads_many_blocks();
         let saw = format!(
@@ -240,7 +241,7 @@ impl At<'_> {
             entry: NODE,
             subject: Some(name.replace(' ', "-")),
             title: format!("One node of a plan takes most of its time: {name}"),
-            seen: seen.advice(step(first, self.plan)),
+            seen: seen.told(steps(first, self.plan, &self.statement.text)),
         })
     }
 
@@ -276,6 +277,7 @@ impl At<'_> {
         } else {
             Severity::Low
         });
+        seen = seen.told(self.by_body(first));
         if let Some((kind, text)) = known {
             seen = seen.step(kind, text);
         } else if often {
@@ -290,7 +292,7 @@ impl At<'_> {
                 busy.described()
             ));
             if busy.does_much() {
-                seen = seen.advice(step(busy, self.plan));
+                seen = seen.told(steps(busy, self.plan, &first.text));
             }
         }
         Some(Named {
@@ -393,6 +395,38 @@ fn named_trigger(of: &TriggerRun) -> String {
         (Some(constraint), _) => format!("the constraint {constraint} on {}", of.relation),
         (None, Some(trigger)) => format!("the trigger {trigger} on {}", of.relation),
         (None, None) => format!("a trigger on {}", of.relation),
+    }
+}
+
+impl Observation {
+    /// The same with what is done about a node.
+    fn told(self, steps: Vec<(StepKind, String)>) -> Self {
+        steps
+            .into_iter()
+            .fold(self, |seen, (kind, text)| seen.step(kind, text))
+    }
+}
+
+/// What to do, by what the node does: a condition that can be written otherwise before all else.
+fn steps(busy: &Busy, plan: &Plan, text: &str) -> Vec<(StepKind, String)> {
+    let node = busy.node;
+    let seen = told::Seen {
+        busy,
+        plan,
+        text: &text.to_ascii_lowercase(),
+    };
+    if let Some(known) = told::known(&seen) {
+        return known;
+    }
+    let discards = busy.work.removed >= 10.0 * busy.given().max(1.0);
+    let filter = node.conditions.get("Filter").filter(|_| discards);
+    let of_table = node.relation.as_deref().and_then(|table| {
+        let facts = plan.relations.get(table)?;
+        rewrite(filter?, table, facts)
+    });
+    match of_table {
+        Some(otherwise) => otherwise.steps,
+        None => vec![(StepKind::Advice, step(busy, plan))],
     }
 }
 
@@ -520,6 +554,9 @@ fn within_subplan(root: &Node, node: &Node) -> bool {
     path.iter()
         .any(|above| above.relationship.as_deref() == Some("SubPlan"))
 }
+
+mod told;
+mod within;
 
 #[cfg(test)]
 mod tests;

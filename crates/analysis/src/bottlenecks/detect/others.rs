@@ -6,7 +6,7 @@
 use pgassay_model::observed::plans::Plan;
 
 use super::hits::Named;
-use super::{extensions, felt, nodes, tenths, waiting, waits};
+use super::{computations, extensions, felt, nodes, tenths, waiting, waits};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Finding, Observation, Severity};
 use crate::bottlenecks::wait_events;
@@ -34,7 +34,11 @@ pub(super) const ENTRIES: &[(&str, super::Kind)] = &[
     (FUNCTION, super::Kind::Samples),
     (CLASS, super::Kind::Samples),
     (nodes::NODE, super::Kind::Run),
+<<<<<<< HEAD
     (felt::FELT, super::Kind::Run),
+=======
+    (computations::ENTRY, super::Kind::Samples),
+>>>>>>> 1d8edf93 (statements: what a condition, a function and a computation are told, as tables)
 ];
 
 /// All of them; `found` is what rules have found.
@@ -52,6 +56,7 @@ pub fn look(evidence: &Evidence, findings: &[Finding]) -> Vec<Named> {
     named.extend(felt::look(evidence));
     named.extend(nodes::look(evidence, findings));
     if let Some(profile) = evidence.profile {
+        named.extend(computations::look(profile, evidence.run.as_ref()));
         named.extend(libraries(profile, evidence.run.as_ref()));
         named.extend(classes(profile, findings));
         named.extend(functions(profile, findings));

@@ -7,6 +7,7 @@ use super::conditions::{Compared, Served, compared, converted, served, words};
 use super::forms;
 use super::hits::{Hit, Left, Part, joined, weighty, with_plans};
 use super::mismatch::mismatch;
+use super::rewrites::rewrite;
 use super::shapes::{At, barrier};
 use super::{Detector, run};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
@@ -126,7 +127,13 @@ fn scan<'a>(
         )],
     };
     let volatile = volatile_in(plan, filter);
+    // Of a pattern, a list or the like its own table knows.
+    let otherwise = rewrite(filter, table, facts)
+        .filter(|_| forbidden.is_empty() && !matches!(column, Some(Compared::Column(_))));
     match (&by, volatile) {
+        (Served::Part(_) | Served::Nothing, None) if otherwise.is_some() => {
+            steps.extend(otherwise.into_iter().flat_map(|otherwise| otherwise.steps));
+        }
         (Served::Part(_), Some((name, signature))) if forbidden.is_empty() => steps.push((
             StepKind::Sql,
             stable(name, signature) + ", and no index serves a comparison with it",

@@ -6,6 +6,7 @@ use pgassay_text::quote::quote_ident;
 
 use super::conditions::{Compared, aliases, compared, conjuncts};
 use super::counts;
+use super::late::source;
 use super::plans::FEW_ROWS;
 use super::shapes::{At, Shown, advice};
 use crate::bottlenecks::finding::{Confidence, StepKind};
@@ -317,6 +318,74 @@ pub(super) fn looped(at: &At) -> Option<Shown> {
                 "{each:.0} rows of {driven} a scan; {driving} is picked by {condition}{independent}"
             ),
         ],
+        confidence: Confidence::High,
+    })
+}
+
+/// Rows that a join makes of each that is left, from which on it multiplies them.
+const MULTIPLIED: f64 = 3.0;
+
+/// Columns of one table, made distinct after joins with others that only multiply its rows.
+pub(super) fn made_distinct(at: &At) -> Option<Shown> {
+    let node = at.node;
+    let output = node.conditions.get("Output");
+    let aggregates =
+        output.is_some_and(|output| output.contains("count(") || output.contains("sum("));
+    let is_distinct = match node.kind.as_str() {
+        "Unique" => true,
+        "Aggregate" => {
+            let asked = at.statement.text.to_ascii_uppercase().contains("DISTINCT");
+            !node.group_key.is_empty() && !aggregates && asked
+        }
+        _ => false,
+    };
+    let below = source(node.nodes.first()?);
+    let joins = matches!(
+        below.kind.as_str(),
+        "Hash Join" | "Merge Join" | "Nested Loop"
+    );
+    let keys = match node.group_key.as_slice() {
+        [] => node.nodes.first()?.sort_key.as_slice(),
+        keys => keys,
+    };
+    if !is_distinct || !joins || keys.is_empty() {
+        return None;
+    }
+    let (entering, leaving) = (below.actual_rows?, node.actual_rows?);
+    if entering < 0.1 * MANY || entering < MULTIPLIED * leaving.max(1.0) {
+        return None;
+    }
+    let own = aliases(keys.first()?)
+        .first()
+        .map(|alias| bare(alias))?
+        .to_owned();
+    let all_own = keys
+        .iter()
+        .all(|key| aliases(key).iter().all(|alias| bare(alias) == own));
+    let others: Vec<&str> = below
+        .all()
+        .into_iter()
+        .map(|(_, n)| n)
+        .filter(|n| n.alias.as_deref().is_some_and(|alias| bare(alias) != own))
+        .filter_map(|n| n.relation.as_deref())
+        .collect();
+    if !all_own || others.is_empty() {
+        return None;
+    }
+    Some(Shown {
+        cost: at.cost(node),
+        left: None,
+        saw: format!(
+            "{entering:.0} joined rows are made distinct, and {leaving:.0} are left: the columns are all of {own}, and the join with {} only \
+             multiplies its rows.",
+            others.join(" and ")
+        ),
+        steps: vec![advice(format!(
+            "SELECT … FROM … {own} WHERE EXISTS (SELECT FROM {} WHERE …), without DISTINCT, in the place of the join: it stops at the first match \
+             of each row, and nothing is multiplied and made distinct again; with an index on what is compared",
+            others.join(" JOIN ")
+        ))],
+        seen: Vec::new(),
         confidence: Confidence::High,
     })
 }

@@ -12,7 +12,7 @@ use super::existence::counted;
 use super::hits::{Hit, Left, Part, joined, with_plans};
 use super::nearest::computed;
 use super::plans::{FEW_ROWS, MINOR, by_index};
-use super::products::{children, looped, unneeded};
+use super::products::{children, looped, made_distinct, unneeded};
 use super::repeats::{attributes, branches, recursion};
 use super::searches::ranked;
 use super::spilling::more_memory;
@@ -63,6 +63,10 @@ const SHAPES: &[Shape] = &[
     Shape {
         entry: "join-unneeded",
         look: unneeded,
+    },
+    Shape {
+        entry: "join-made-distinct",
+        look: made_distinct,
     },
     Shape {
         entry: "function-not-inlined",
@@ -166,6 +170,7 @@ const SHAPES: &[Shape] = &[
 pub(super) const DETECTORS: &[Detector] = &[
     run("distinct-over-many", |e| shape(e, "distinct-over-many")),
     run("join-unneeded", |e| shape(e, "join-unneeded")),
+    run("join-made-distinct", |e| shape(e, "join-made-distinct")),
     run("function-not-inlined", |e| shape(e, "function-not-inlined")),
     run("union-of-many", |e| shape(e, "union-of-many")),
     run("window-below-limit", |e| shape(e, "window-below-limit")),

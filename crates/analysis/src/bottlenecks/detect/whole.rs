@@ -266,20 +266,36 @@ pub(super) fn sort(at: &At) -> Option<Shown> {
         .iter()
         .map(|c| c.trim_matches('"').to_owned())
         .collect();
+    let mut collated = false;
     for key in &below.sort_key {
         let expression = key
             .trim_end_matches(" NULLS FIRST")
             .trim_end_matches(" NULLS LAST")
             .trim_end_matches(" DESC");
+        // In another order than the index's, that of a language or of bytes.
+        let (expression, collation) = match expression.split_once(" COLLATE ") {
+            Some((bare, of)) => (
+                bare.trim_matches(['(', ')']),
+                Some(of.trim_matches(['(', ')'])),
+            ),
+            None => (expression, None),
+        };
         // An expression needs an index of its own kind.
         if expression.contains(['(', ' ', ':']) {
             return None;
         }
         let name = column(expression, facts)?;
         names.push(name.to_owned());
-        columns.push(format!("{}{}", quote_ident(name), &key[expression.len()..]));
+        let of = collation.map_or_else(String::new, |of| format!(" COLLATE {of}"));
+        let behind = [" DESC", " NULLS FIRST", " NULLS LAST"]
+            .iter()
+            .filter(|end| key.contains(**end));
+        let behind: String = behind.copied().collect();
+        collated |= collation.is_some();
+        columns.push(format!("{}{of}{behind}", quote_ident(name)));
     }
-    let served = is_served(facts, &names.iter().map(String::as_str).collect::<Vec<_>>());
+    let served =
+        !collated && is_served(facts, &names.iter().map(String::as_str).collect::<Vec<_>>());
     // An index that begins with them may have another order.
     if served && !below.sort_key.iter().any(|key| key.contains(" NULLS ")) {
         return None;

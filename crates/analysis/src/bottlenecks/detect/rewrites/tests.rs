@@ -1,0 +1,139 @@
+//! What conditions are told.
+
+use super::*;
+
+fn facts() -> RelationFacts {
+    let types = [
+        ("id", "integer"),
+        ("at", "timestamp with time zone"),
+        ("until", "timestamp with time zone"),
+        ("note", "text"),
+        ("st", "st"),
+        ("code", "character"),
+        ("doc", "jsonb"),
+        ("tags", "integer[]"),
+        ("done", "boolean"),
+        ("body", "text"),
+    ];
+    let index = |first: Option<&str>, expression: &str| IndexFacts {
+        name: format!("by_{}", first.unwrap_or("expression")),
+        method: "btree".into(),
+        first: first.map(str::to_owned),
+        expressions: [expression]
+            .iter()
+            .filter(|e| !e.is_empty())
+            .map(|e| (*e).to_owned())
+            .collect(),
+        valid: true,
+        ..IndexFacts::default()
+    };
+    RelationFacts {
+        columns: types.iter().map(|(name, _)| (*name).to_owned()).collect(),
+        texts: ["note", "body", "code"].map(str::to_owned).to_vec(),
+        types: types
+            .iter()
+            .map(|(name, of)| ((*name).to_owned(), (*of).to_owned()))
+            .collect(),
+        indexes: vec![
+            index(Some("id"), ""),
+            index(None, "lower(note)"),
+            index(None, "to_tsvector(english::regconfig, body)"),
+            IndexFacts {
+                method: "gin".into(),
+                ..index(Some("doc"), "")
+            },
+            IndexFacts {
+                method: "gin".into(),
+                operator_class: "array_ops".into(),
+                ..index(Some("tags"), "")
+            },
+            IndexFacts {
+                partial: true,
+                predicate: Some("NOT done".into()),
+                ..index(Some("at"), "")
+            },
+        ],
+        ..RelationFacts::default()
+    }
+}
+
+fn told(filter: &str) -> String {
+    let steps = rewrite(filter, "public.t", &facts()).map(|found| found.steps);
+    let texts = steps.into_iter().flatten().map(|(_, text)| text);
+    texts.collect::<Vec<_>>().join(" | ")
+}
+
+#[test]
+fn each_form_is_told_what_to_write_instead() {
+    for (filter, says) in [
+        (
+            "(t.at > (clock_timestamp() - $1::interval))",
+            "at > (SELECT clock_timestamp()",
+        ),
+        ("(t.id = ((random() * $1))::integer)", "id = (SELECT …)"),
+        ("(random() < $1::double precision)", "TABLESAMPLE SYSTEM"),
+        (
+            "((t.at + $1::interval) > $2::timestamptz)",
+            "at > value - …",
+        ),
+        (
+            "(((t.at AT TIME ZONE $1::text))::date = $2::date)",
+            "at >= day::timestamp AT TIME ZONE",
+        ),
+        ("(date_trunc($1::text, t.at) = $2)", "at >= … AND at < …"),
+        (
+            "(EXTRACT(epoch FROM (now() - t.at)) < $1)",
+            "at > now() - interval",
+        ),
+        (
+            "CASE WHEN ($1 IS NULL) THEN true ELSE (t.id = $2) END = $3",
+            "leave the CASE out",
+        ),
+        ("(COALESCE(t.id, $1) = $2)", "id IS NULL"),
+        ("(upper(t.note) = $1)", "by_expression has, lower(note)"),
+        (
+            "(to_tsvector(t.body) @@ to_tsquery($1))",
+            "to_tsvector(english::regconfig, body)",
+        ),
+        ("((t.st)::text = $1::text)", "st = value::st"),
+        ("((t.code)::text = $1::text)", "code = value::character"),
+        ("((t.id)::numeric = $1)", "id = value::integer"),
+        (
+            "((t.doc ->> $1::text) = $2)",
+            "doc @> jsonb_build_object('key', value)",
+        ),
+        ("(t.tags @> $1::integer[])", "gin__int_ops"),
+        (
+            "\"overlaps\"(t.at, t.until, $1, $2)",
+            "USING gist (tstzrange(at, until))",
+        ),
+        ("(t.done IS NOT TRUE)", "WHERE NOT done"),
+        ("(unaccent(lower(t.note)) = $1)", "f_unaccent(lower(note))"),
+        ("(pgp_sym_decrypt(t.note, $1) = $2)", "hmac("),
+        (
+            "(((t.note || $1::text) || t.body) = $2)",
+            "compare the columns by themselves",
+        ),
+        (
+            "((t.id % $1) = $2)",
+            "((id % $1));   -- with the statement's own constants",
+        ),
+        ("(t.at > $1)", "CREATE INDEX CONCURRENTLY ON public.t (at);"),
+    ] {
+        let told = told(filter);
+        assert!(told.contains(says), "{filter}: {told}");
+    }
+}
+
+#[test]
+fn what_is_served_as_it_is_is_told_nothing() {
+    for filter in [
+        "(t.id = $1)",
+        "(t.id > $1)",
+        "((t.note)::text = $1::text)",
+        "(NOT (hashed SubPlan 1))",
+        "(t.note ~~ $1)",
+    ] {
+        assert_eq!(told(filter), "", "{filter}");
+    }
+}
