@@ -88,11 +88,8 @@ pub fn ask(
     }
     if let (Ok(plan), Some(executed)) = (&mut plan, &mut executed) {
         add_inner(plan, executed);
-<<<<<<< HEAD
         plan.alternatives.extend(what_if::faster(executed));
-=======
         add_inner_relations(session, plan);
->>>>>>> 1d8edf93 (statements: what a condition, a function and a computation are told, as tables)
     }
     plan
 }

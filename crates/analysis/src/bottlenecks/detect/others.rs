@@ -34,11 +34,8 @@ pub(super) const ENTRIES: &[(&str, super::Kind)] = &[
     (FUNCTION, super::Kind::Samples),
     (CLASS, super::Kind::Samples),
     (nodes::NODE, super::Kind::Run),
-<<<<<<< HEAD
     (felt::FELT, super::Kind::Run),
-=======
     (computations::ENTRY, super::Kind::Samples),
->>>>>>> 1d8edf93 (statements: what a condition, a function and a computation are told, as tables)
 ];
 
 /// All of them; `found` is what rules have found.
