@@ -106,18 +106,42 @@ fn fitted<'s>(
                      is managed by, and reload it"
                 ),
             }),
+            // RESET takes out what ALTER SYSTEM has written, and leaves what stands in the other files.
+            "configuration file" if value.is_none() => {
+                altered = true;
+                match default_of(name) {
+                    Some(default) => sql.push(format!("{ALTER_SYSTEM}SET {name} = {default}")),
+                    None => {
+                        sql.push(statement.to_owned());
+                        elsewhere.push(format!(
+                            "if {name} keeps its value, it stands in postgresql.conf or a file that this includes (pg_settings.sourcefile): take it out there and reload"
+                        ));
+                    }
+                }
+            }
             _ => {
                 altered = true;
                 sql.push(statement.to_owned());
             }
         }
     }
+    let as_it_was = sql.iter().map(String::as_str).eq(statements
+        .split(';')
+        .map(str::trim)
+        .filter(|s| !s.is_empty()));
+    if as_it_was && elsewhere.is_empty() {
+        return vec![step];
+    }
     if elsewhere.is_empty()
         && sql
             .iter()
             .all(|s| s.starts_with(ALTER_SYSTEM) || s == RELOAD)
     {
-        return vec![step];
+        let comment = comment.map_or_else(String::new, |comment| format!("   -- {comment}"));
+        return vec![Step {
+            kind: StepKind::Sql,
+            text: format!("{};{comment}", sql.join("; ")),
+        }];
     }
     // Files are read again for what was written into them.
     if !altered {
@@ -140,6 +164,36 @@ fn fitted<'s>(
         text,
     }));
     steps
+}
+
+/// Values that releases come with, of settings that remedies put back (PostgreSQL manual, "Query Planning" and "Client Connection
+/// Defaults"); none that differ from one release to another.
+const DEFAULTS: &[(&str, &str)] = &[
+    ("bytea_output", "'hex'"),
+    ("constraint_exclusion", "'partition'"),
+    ("cpu_index_tuple_cost", "0.005"),
+    ("cpu_operator_cost", "0.0025"),
+    ("cpu_tuple_cost", "0.01"),
+    ("cursor_tuple_fraction", "0.1"),
+    ("default_statistics_target", "100"),
+    ("enable_partitionwise_aggregate", "off"),
+    ("enable_partitionwise_join", "off"),
+    ("from_collapse_limit", "8"),
+    ("geqo", "on"),
+    ("geqo_threshold", "12"),
+    ("jit_above_cost", "100000"),
+    ("join_collapse_limit", "8"),
+    ("parallel_setup_cost", "1000"),
+    ("parallel_tuple_cost", "0.1"),
+    ("plan_cache_mode", "'auto'"),
+    ("seq_page_cost", "1"),
+];
+
+fn default_of(name: &str) -> Option<&'static str> {
+    let known = DEFAULTS.iter().find(|(known, _)| *known == name);
+    known
+        .map(|(_, default)| *default)
+        .or_else(|| name.starts_with("enable_").then_some("on"))
 }
 
 /// What follows `ALTER SYSTEM`.
@@ -178,6 +232,30 @@ impl<'t> Change<'t> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_file_has_is_overruled_not_reset() {
+        let of = |text: &str, name: &str, source: &str| fitted(text, &[(name, "off", source)]);
+        let text = "ALTER SYSTEM RESET enable_bitmapscan; SELECT pg_reload_conf();   -- on";
+        assert_eq!(
+            of(text, "enable_bitmapscan", "configuration file"),
+            [(
+                StepKind::Sql,
+                "ALTER SYSTEM SET enable_bitmapscan = on; SELECT pg_reload_conf();   -- on"
+                    .to_owned()
+            )]
+        );
+        assert_eq!(of(text, "enable_bitmapscan", "")[0].1, text);
+        let text = "ALTER SYSTEM RESET temp_buffers; SELECT pg_reload_conf();";
+        let told = of(text, "temp_buffers", "configuration file");
+        assert!(
+            told[0]
+                .1
+                .starts_with("ALTER SYSTEM RESET temp_buffers; SELECT"),
+            "{told:?}"
+        );
+        assert!(told[1].1.contains("pg_settings.sourcefile"), "{told:?}");
+    }
 
     /// The steps that become of a statement where these settings come from there.
     fn fitted(text: &str, settings: &[(&str, &str, &str)]) -> Vec<(StepKind, String)> {

@@ -354,7 +354,7 @@ mod tests {
         assert!(
             finding.remedy[0]
                 .text
-                .starts_with("ALTER SYSTEM RESET cpu_index_tuple_cost")
+                .starts_with("ALTER SYSTEM SET cpu_index_tuple_cost = 0.005")
         );
         assert!(of((9.0, 8.0)).iter().all(|f| f.id != "plan-by-settings"));
     }

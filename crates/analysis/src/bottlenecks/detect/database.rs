@@ -151,8 +151,13 @@ fn temporary_tables(evidence: &Evidence) -> Option<Observation> {
         .fold((0.0, 0.0), |(time, cpu), s| {
             (time + s.share, cpu + s.cpu_share)
         });
-    let saw = "Tables are created and dropped all the time, mostly temporary ones.";
     let share = (share >= 0.02).then(|| share.min(1.0));
+    let saw = match share {
+        Some(_) => "Tables are created and dropped all the time, mostly temporary ones.",
+        None => {
+            "Tables are created, dropped, or made anew all the time (temporary tables, also within functions; REFRESH MATERIALIZED VIEW; VACUUM FULL)."
+        }
+    };
     let basis = if share.is_some() {
         Basis::Statements
     } else {
@@ -163,7 +168,8 @@ fn temporary_tables(evidence: &Evidence) -> Option<Observation> {
         .confidence(if share.is_some() {
             Confidence::High
         } else {
-            Confidence::Medium
+            // Who makes them was not seen.
+            Confidence::Low
         })
         .seen(format!(
             "{written:.0} rows of pg_attribute written in {:.0} s, {:.1} for each transaction",

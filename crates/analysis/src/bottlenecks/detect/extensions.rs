@@ -34,7 +34,14 @@ const KNOWN: &[Known] = &[
     },
     Known {
         library: "pgcrypto",
-        symbols: &["pgp_sym_decrypt", "pgp_pub_decrypt", "pgp_decrypt", "decrypt", "s2k", "pullf_"],
+        symbols: &[
+            "pgp_sym_decrypt",
+            "pgp_pub_decrypt",
+            "pgp_decrypt",
+            "decrypt",
+            "s2k",
+            "pullf_",
+        ],
         setting: None,
         why: "Values are decrypted. A search by pgp_sym_decrypt(column, key) = value decrypts each row, and derives the key anew for each (s2k).",
         instead: &[

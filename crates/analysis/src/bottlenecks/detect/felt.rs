@@ -371,7 +371,7 @@ mod tests {
         );
         assert_eq!(
             finding.remedy[0].text,
-            "ALTER SYSTEM RESET bytea_output; SELECT pg_reload_conf();"
+            "ALTER SYSTEM SET bytea_output = 'hex'; SELECT pg_reload_conf();"
         );
         // The role has it: there it is taken back.
         let of_role = found_in_samples(ESCAPED, &[("bytea_output", "escape", "user")]);

@@ -77,6 +77,15 @@ pub(super) struct Known {
     pub instead: &'static str,
 }
 
+/// Whether a condition takes its pattern or its list from the row, so that what it compares is no value of the statement.
+pub(super) fn is_of_row(condition: &str) -> bool {
+    let lower = condition.to_ascii_lowercase();
+    let patterns = [" ~~ ", " ~~* ", " ~ ", " ~* "];
+    conjuncts(&lower)
+        .iter()
+        .any(|part| searches_list(part) || pattern_of_row(part, &patterns))
+}
+
 /// What is known of a condition's form; none where an index may serve it as it is.
 pub(super) fn known(condition: &str) -> Option<Known> {
     let lower = condition.to_ascii_lowercase();

@@ -42,6 +42,8 @@ const METHODS: &[Method] = &[
         why: "A row brings many entries into a GIN index. They are kept in a list first (fastupdate), which a session must work off when it has \
               become longer than gin_pending_list_limit.",
         instead: &[
+            "index what is searched, not the whole document: for a jsonb column of which some keys are asked for, USING gin ((column -> 'key')) or a B-tree index on (column ->> 'key') in \
+             the place of USING gin (column), which holds each key and each value of it; where @> is all that is asked, USING gin (column jsonb_path_ops) has fewer entries",
             "have vacuum work the list off more often, or a larger gin_pending_list_limit for bulk loads; fastupdate = off where single writes must not be \
              held up",
             "see whether the index is read (pg_stat_user_indexes.idx_scan), and whether UPDATEs that leave its columns alone are HOT",

@@ -17,8 +17,10 @@ pub(super) const NODE: &str = "plan-node";
 
 /// A node with a smaller part of the execution is not named by itself.
 const MOST: f64 = 0.5;
-/// Rows that a node goes through below which it does nothing that is much.
+/// Rows that a node goes through below which it does nothing that is much,
 const FEW_ROWS: f64 = 1000.0;
+/// unless it takes as long as this, in milliseconds.
+const LONG_MS: f64 = 1.0;
 /// So many times as many rows as the statement gives are too many, from so many rows on.
 const TOO_MANY: f64 = 100.0;
 const MANY_ROWS: f64 = 10_000.0;
@@ -59,7 +61,10 @@ impl Busy<'_> {
 
     /// Whether what it does is much.
     fn does_much(&self) -> bool {
-        self.gone_through() >= FEW_ROWS || self.work.loops >= OFTEN || self.reads_many_blocks()
+        self.gone_through() >= FEW_ROWS
+            || self.work.loops >= OFTEN
+            || self.work.ms >= LONG_MS
+            || self.reads_many_blocks()
     }
 
     /// It, and what it did.
@@ -180,6 +185,8 @@ fn is_told(statement: &StatementTime, findings: &[Finding]) -> bool {
     let name = statement.named();
     let mut rules = findings.iter().filter(|finding| {
         finding.basis == Basis::Statements
+            // An estimate that is wrong is often the fault of what the statement asks for.
+            && finding.id != "rows-misestimated"
             && finding.severity >= Severity::Medium
             && finding.confidence >= Confidence::Medium
     });
@@ -220,7 +227,14 @@ impl At<'_> {
             tenths(first.part),
             first.described()
         );
-        let severity = match wastes {
+        let lower = self.statement.text.to_ascii_lowercase();
+        let is_known = told::known(&told::Seen {
+            busy: first,
+            plan: self.plan,
+            text: &lower,
+        })
+        .is_some();
+        let severity = match wastes || is_known {
             true => Severity::Medium,
             false => Severity::Low,
         };

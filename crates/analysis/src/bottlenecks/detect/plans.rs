@@ -107,7 +107,7 @@ fn scan<'a>(
     }
     let forbidden = match by {
         Served::ByValues => generic(run),
-        _ => forbidden(run, column.as_ref(), facts),
+        _ => forbidden(run, column.as_ref(), filter, facts),
     };
     evidence.extend(
         forbidden
@@ -231,8 +231,20 @@ const ABSURD_RANDOM_COST: f64 = 20.0;
 fn forbidden(
     run: &RunEvidence,
     compared: Option<&Compared>,
+    filter: &str,
     facts: &RelationFacts,
 ) -> Vec<&'static str> {
+    // These access methods give bitmaps only.
+    let by_bitmap = facts.indexes.iter().any(|i| {
+        let named = |first: &String| words(filter).any(|word| word == first);
+        ["gin", "brin"].contains(&i.method.as_str())
+            && i.valid
+            && !i.partial
+            && i.first.as_ref().is_some_and(named)
+    });
+    if by_bitmap && run.setting("enable_bitmapscan") == Some("off") {
+        return vec!["enable_bitmapscan"];
+    }
     let Some(Compared::Column(column)) = compared else {
         return Vec::new();
     };

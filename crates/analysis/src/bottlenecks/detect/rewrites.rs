@@ -411,7 +411,8 @@ pub(super) fn rewrite(filter: &str, table: &str, facts: &RelationFacts) -> Optio
 }
 
 fn of_part(part: &str, table: &str, facts: &RelationFacts) -> Option<Rewrite> {
-    if disjuncts(part).len() > 1 || part.contains("SubPlan") {
+    // Patterns and lists that come from the row have words of their own.
+    if disjuncts(part).len() > 1 || part.contains("SubPlan") || forms::is_of_row(part) {
         return None;
     }
     if let Some(rewrite) = overlaps(part, table, facts).or_else(|| flag(part, table, facts)) {

@@ -3,6 +3,7 @@
 use pgassay_model::observed::plans::{Node, Plan};
 use pgassay_text::quote::quote_ident;
 
+use super::super::conditions::words;
 use super::super::shapes::advice;
 use super::{Busy, within_subplan};
 use crate::bottlenecks::finding::StepKind;
@@ -19,6 +20,7 @@ type Steps = Vec<(StepKind, String)>;
 
 /// The first that knows the node counts.
 const KNOWN: &[fn(&Seen) -> Option<Steps>] = &[
+    built_each_time,
     catalogues,
     fence,
     distinct_values,
@@ -27,6 +29,8 @@ const KNOWN: &[fn(&Seen) -> Option<Steps>] = &[
     wildcard,
     counted,
     ordered_set,
+    numeric_functions,
+    all_given,
 ];
 
 /// What is done about a node, where it is of a known kind.
@@ -70,6 +74,117 @@ fn catalogues(seen: &Seen) -> Option<Steps> {
                  'table'::regclass: the views of information_schema join many tables and check privileges for each row, and compare names that are cast, which no index serves",
             ),
         ]
+    })
+}
+
+/// Functions of the server that put their rows together anew for each call, with what to ask in their place.
+const BUILT: &[(&str, &str, &str)] = &[
+    (
+        "pg_timezone_names",
+        "it reads every file of the time zone database from the disk each time",
+        "keep the names in a table, CREATE TABLE time_zone AS SELECT name FROM pg_timezone_names, with a key on name (made anew after upgrades), or in the application; to check one zone have \
+         the server use it, now() AT TIME ZONE value, and catch the error",
+    ),
+    (
+        "pg_ls_",
+        "it asks the file system for each file of a directory",
+        "ask for it from monitoring, once a minute, and keep the answer",
+    ),
+    (
+        "pg_show_all_settings",
+        "it builds a row for each of some 350 settings",
+        "ask for one setting, current_setting('name') or SHOW name",
+    ),
+    (
+        "pg_show_all_file_settings",
+        "it reads and parses the configuration files each time",
+        "ask for the value that is in force: current_setting('name')",
+    ),
+    (
+        "pg_stat_statements",
+        "it reads the file of all statements' texts each time, under a lock",
+        "ask for it once a minute, or for the counters alone: pg_stat_statements(false)",
+    ),
+    (
+        "pg_stat_get_activity",
+        "it builds a row for each session",
+        "ask for it from monitoring, seldom; for the session itself pg_backend_pid(), current_user, current_setting('application_name')",
+    ),
+    (
+        "pg_lock_status",
+        "it takes all partitions of the lock table",
+        "ask for it from monitoring, seldom; for who blocks whom pg_blocking_pids(pid) of a session that waits",
+    ),
+    (
+        "pg_buffercache_pages",
+        "it looks at the header of each shared buffer",
+        "ask for it by hand; from 16 on pg_buffercache_summary() and pg_buffercache_usage_counts()",
+    ),
+];
+
+fn built_each_time(seen: &Seen) -> Option<Steps> {
+    let function = seen.node().function.as_deref()?;
+    let (_, why, instead) = BUILT.iter().find(|(name, ..)| function.starts_with(name))?;
+    Some(vec![advice(format!(
+        "don't ask {function}() in each transaction, as {why}: {instead}"
+    ))])
+}
+
+/// Functions of numeric that are computed digit by digit.
+const DIGIT_BY_DIGIT: &[&str] = &["power(", "exp(", "ln(", "log(", "sqrt(", " ^ "];
+
+/// Powers and logarithms of numeric columns.
+fn numeric_functions(seen: &Seen) -> Option<Steps> {
+    let node = seen.node();
+    let texts = ["Output", "Filter", "Join Filter"].iter();
+    let mut texts = texts.filter_map(|key| node.conditions.get(*key));
+    let of_numeric = |text: &String| {
+        text.contains("numeric")
+            || seen.plan.relations.values().any(|facts| {
+                facts.types.iter().any(|(column, kind)| {
+                    kind == "numeric" && words(text).any(|word| word == column)
+                })
+            })
+    };
+    let name = texts.find_map(|text| {
+        let found = DIGIT_BY_DIGIT.iter().find(|name| text.contains(**name))?;
+        of_numeric(text).then_some(found)
+    })?;
+    let name = match name.strip_suffix('(') {
+        Some(name) => format!("{name}()"),
+        None => name.trim().to_owned(),
+    };
+    Some(vec![
+        advice(format!(
+            "compute in double precision, as {name} of type numeric is computed digit by digit in software: cast what goes in, {name} of x::float8, and the result to numeric where it is \
+             kept, round(…::numeric, 2); a literal such as 1.05 is numeric and makes the whole expression numeric: 1.05::float8"
+        )),
+        advice(
+            "where the value depends on the row alone, keep it in a column: a generated one is computed on writing",
+        ),
+    ])
+}
+
+/// Rows from which on they are many for a client.
+const MANY_FOR_A_CLIENT: f64 = 2000.0;
+
+/// A table that is sent whole, without a condition.
+fn all_given(seen: &Seen) -> Option<Steps> {
+    let node = seen.node();
+    let given = seen.plan.root.actual_rows.unwrap_or(0.0);
+    let table = node.relation.as_deref()?;
+    let bounded = ["Filter", "Index Cond", "Recheck Cond"]
+        .iter()
+        .any(|key| node.conditions.contains_key(*key));
+    let root = &seen.plan.root;
+    let whole = std::ptr::eq(root, node) || root.kind == "Sort" && root.relation.is_none();
+    let all = whole && !bounded && given >= MANY_FOR_A_CLIENT && given >= 0.99 * seen.busy.given();
+    all.then(|| {
+        vec![advice(format!(
+            "have the statement give what is needed of {table}, not all {given:.0} rows for the client to choose from: put the condition by which the application chooses into WHERE, with an \
+             index on its columns, sums and counts into the select list, and a page into LIMIT (object mappers: filter the query, not the list that it gives); what hardly changes, \
+             keep in the application"
+        ))]
     })
 }
 
@@ -410,5 +525,45 @@ mod tests {
         assert!(
             told(scan("pg_catalog.pg_constraint", &[], (900.0, 0.0, 9.0)), "").contains("conrelid")
         );
+    }
+
+    #[test]
+    fn functions_that_are_dear_by_nature_are_told_what_is_cheap() {
+        let zones = Node {
+            function: Some("pg_timezone_names".into()),
+            ..node("Function Scan", &[], (1198.0, 0.0, 50.0), vec![])
+        };
+        assert!(told(zones, "").contains("CREATE TABLE time_zone"));
+        let powers = |column: &str| {
+            let facts = RelationFacts {
+                types: [("rate".to_owned(), "numeric".to_owned())].into(),
+                ..RelationFacts::default()
+            };
+            let output = format!("sum((cents * power(($1 + loan.{column}), 2)))");
+            let plan = Plan {
+                root: node("Aggregate", &[("Output", &output)], (1.0, 0.0, 4.0), vec![]),
+                executed: Some(Execution::default()),
+                relations: [("public.loan".to_owned(), facts)].into(),
+                ..Plan::default()
+            };
+            let all = busy(&plan).unwrap();
+            steps(&all[0], &plan, "")
+                .iter()
+                .any(|(_, text)| text.contains("::float8"))
+        };
+        assert!(powers("rate"));
+        assert!(!powers("months"));
+    }
+
+    #[test]
+    fn a_table_that_is_sent_whole_is_told_conditions() {
+        let whole = scan("public.voucher", &[], (15_000.0, 0.0, 2.0));
+        assert!(told(whole, "").contains("into WHERE"));
+        let some = scan(
+            "public.voucher",
+            &[("Filter", "(voucher.cents > 5)")],
+            (15_000.0, 10.0, 2.0),
+        );
+        assert!(!told(some, "").contains("into WHERE"));
     }
 }

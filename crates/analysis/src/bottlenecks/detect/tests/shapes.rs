@@ -375,7 +375,9 @@ fn a_function_in_the_place_of_an_operator_is_told_the_operator() {
     let of_day = filtered("Filter: (date_trunc($1::text, t.at) = $2)", 500.0);
     let remedy = &one(&of_day, "sequential-scan").remedy;
     assert!(
-        remedy[0].text.starts_with("compare at itself with the bounds"),
+        remedy[0]
+            .text
+            .starts_with("compare at itself with the bounds"),
         "{remedy:?}"
     );
     // Any other function that lets a third through is none that searches.

@@ -206,10 +206,10 @@ fn planning_is_known_by_what_the_planner_calls_and_its_settings_are_named() {
     assert_eq!(planning.gain_expected, None);
     let steps: Vec<&str> = planning.remedy.iter().map(|s| s.text.as_str()).collect();
     assert!(
-        steps[0].contains("RESET default_statistics_target") && steps[0].contains("ANALYZE"),
+        steps[0].contains("SET default_statistics_target = 100") && steps[0].contains("ANALYZE"),
         "{steps:?}"
     );
-    assert!(steps[1].contains("RESET geqo;"), "{steps:?}");
+    assert!(steps[1].contains("SET geqo = on;"), "{steps:?}");
     assert!(
         steps.iter().all(|s| !s.contains("join_collapse_limit")),
         "{steps:?}"
