@@ -63,7 +63,7 @@ impl Busy<'_> {
     fn does_much(&self) -> bool {
         self.gone_through() >= FEW_ROWS
             || self.work.loops >= OFTEN
-            || self.work.ms >= LONG_MS
+            || self.work.ms >= LONG_MS && self.node.kind != "ModifyTable"
             || self.reads_many_blocks()
     }
 
