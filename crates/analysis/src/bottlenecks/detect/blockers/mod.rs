@@ -20,6 +20,7 @@ pub(super) const DETECTORS: &[Detector] = &[
     run("prepared-transaction-locks", transactions::prepared),
     run("schema-change-queue", tables::schema_changes),
     run("relation-lock-queue", tables::whole_tables),
+    run("relation-lock-queue", tables::one_at_a_time),
     run("skip-locked", skip_locked::queued),
     run("hot-row", rows::same_rows),
     run("advisory-lock-queue", rows::advisory),
@@ -27,6 +28,9 @@ pub(super) const DETECTORS: &[Detector] = &[
 
 /// What makes the queue, where that is known: then the queue itself is only its sign.
 pub(super) fn is_told(run: &RunEvidence) -> bool {
-    Queue::of(run)
-        .is_some_and(|queue| transactions::hold(&queue) || tables::behind_change(&queue).is_some())
+    Queue::of(run).is_some_and(|queue| {
+        transactions::hold(&queue)
+            || tables::behind_change(&queue).is_some()
+            || tables::is_upkeep_queue(run, &queue)
+    })
 }

@@ -32,6 +32,108 @@ fn of_trigger(run: &RunEvidence) -> Option<(String, String, Body)> {
     })
 }
 
+/// Whether a statement is a command whose lock keeps away others of its kind alone (SHARE UPDATE EXCLUSIVE).
+fn is_upkeep(statement: &str) -> bool {
+    let words: Vec<String> = statement
+        .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .filter(|word| !word.is_empty())
+        .map(str::to_ascii_uppercase)
+        .collect();
+    let has = |wanted: &str| words.iter().take(5).any(|word| word == wanted);
+    match words.first().map(String::as_str) {
+        Some("ANALYZE" | "ANALYSE") => true,
+        Some("VACUUM") => !has("FULL"),
+        Some("CREATE" | "DROP" | "REINDEX") => has("CONCURRENTLY"),
+        _ => false,
+    }
+}
+
+/// Whether those that wait for tables are such commands, behind others of them.
+pub(super) fn is_upkeep_queue(run: &RunEvidence, queue: &Queue) -> bool {
+    let holders = || {
+        let all = queue.record.holders.iter();
+        all.filter(|h| h.awaited == "relation")
+    };
+    let all: u64 = holders().map(|h| h.pairs).sum();
+    let upkeep = holders().filter(|h| is_upkeep(&h.statement) && h.mode.is_empty());
+    let upkeep: u64 = upkeep.map(|h| h.pairs).sum();
+    if all < FEW_PAIRS || (upkeep as f64) < MOSTLY * all as f64 {
+        return false;
+    }
+    let (mut waiting, mut those) = (0.0, 0.0);
+    let statements = run
+        .observed
+        .and_then(|observed| observed.statements.as_ref());
+    for statement in statements.into_iter().flat_map(|s| &s.statements) {
+        let at = statement.waits.iter().filter(|w| w.name == "Lock:relation");
+        let sessions: f64 = at.map(|w| w.sessions).sum();
+        waiting += sessions;
+        if is_upkeep(&statement.text) {
+            those += sessions;
+        }
+    }
+    waiting > 0.0 && those >= MOSTLY * waiting
+}
+
+/// The part of a queue that has to be of one kind.
+const MOSTLY: f64 = 0.8;
+
+/// ANALYZE, VACUUM and the like of one table, which wait for each other.
+pub(super) fn one_at_a_time(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let queue = Queue::of(&run)?;
+    let tables = run.wait_share(of_tables)?;
+    if tables < NOTABLE || !is_upkeep_queue(&run, &queue) {
+        return None;
+    }
+    let mut holders = queue.record.holders.iter();
+    let holder = holders.find(|h| h.awaited == "relation" && is_upkeep(&h.statement))?;
+    let name = holder.statement.split(|c: char| !c.is_ascii_alphabetic());
+    let command = name.take(1).collect::<String>().to_ascii_uppercase();
+    let analyzes = command.starts_with("ANALY");
+    let shown = match command.as_str() {
+        "CREATE" => "CREATE INDEX CONCURRENTLY",
+        "DROP" => "DROP INDEX CONCURRENTLY",
+        "REINDEX" => "REINDEX CONCURRENTLY",
+        other => other,
+    };
+    let of = match holder.object.as_str() {
+        "" => String::new(),
+        object => format!(" of {object}"),
+    };
+    let saw = format!(
+        "Sessions queue for {shown}{of}, which only one session at a time can run on a table: {} of {}.",
+        tenths(tables),
+        run.whole()
+    );
+    let seen = queue.seen_at(evidence, &run, (tables, saw), of_tables);
+    let seen = seen
+        .seen(format!("it waits for: {}{}", holder.statement, from(holder)))
+        .seen("its lock, SHARE UPDATE EXCLUSIVE, conflicts with itself and lets readers and writers go on");
+    let table = match holder.object.as_str() {
+        "" => "…",
+        object => object,
+    };
+    Some(match command.as_str() {
+        _ if analyzes || command == "VACUUM" => seen
+            .advice(format!(
+                "take {command} out of the load's transactions: once after a bulk load, by one session, not after each \
+                 batch; autovacuum does it once enough rows have changed"
+            ))
+            .sql(format!(
+                "ALTER TABLE {table} SET ({});   -- if autovacuum comes too rarely",
+                match analyzes {
+                    true => "autovacuum_analyze_scale_factor = 0.02, autovacuum_analyze_threshold = 1000",
+                    false => "autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000",
+                }
+            )),
+        _ => seen.advice(
+            "build or drop the indexes of a table one after the other, by one session; sessions do not win by doing it \
+             at the same time",
+        ),
+    })
+}
+
 /// Waits for tables.
 fn of_tables(kind: &str, event: &str) -> bool {
     kind == "Lock" && event == "relation"
@@ -86,7 +188,7 @@ pub(super) fn schema_changes(evidence: &Evidence) -> Option<Observation> {
     let queue = Queue::of(&run)?;
     let (change, part) = behind_change(&queue)?;
     let tables = run.wait_share(of_tables)?;
-    if tables < NOTABLE || locks_tables(&queue) {
+    if tables < NOTABLE || locks_tables(&queue) || is_upkeep_queue(&run, &queue) {
         return None;
     }
     let command = command(&change.statement);

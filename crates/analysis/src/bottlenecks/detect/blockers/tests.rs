@@ -6,6 +6,7 @@ use super::super::tests::made::{found_with, one};
 use crate::bottlenecks::Finding;
 use crate::bottlenecks::finding::Confidence;
 use crate::observed::PointObserved;
+use crate::observed::statements::{StatementAnalysis, StatementTime, StatementWait};
 
 fn holder(awaited: &str, state: &str, at: &str, statement: &str, pairs: u64, age: f64) -> Holder {
     Holder {
@@ -250,4 +251,61 @@ fn a_short_queue_and_a_handful_of_sightings_are_nothing() {
             .iter()
             .all(|f| f.id != "idle-in-transaction")
     );
+}
+
+#[test]
+fn upkeep_of_one_table_runs_one_after_the_other() {
+    let of = |statement: &str, waiting: &str| {
+        let mut holds = holder("relation", "active", "", statement, 12, 0.3);
+        holds.object = "public.reading".into();
+        let mut waits = holder("relation", "active", "Lock:relation", statement, 12, 0.2);
+        waits.object = "public.reading".into();
+        let record = BlockerRecord {
+            looks: 20,
+            holders: vec![holds, waits],
+            unread: None,
+        };
+        let statement = StatementTime {
+            text: waiting.into(),
+            waits: vec![StatementWait {
+                name: "Lock:relation".into(),
+                sessions: 6.0,
+                ..StatementWait::default()
+            }],
+            ..StatementTime::default()
+        };
+        found_with(vec![("Lock", "relation", 6.0)], |observed| {
+            observed.blockers = Some(record);
+            observed.statements = Some(StatementAnalysis {
+                statements: vec![statement],
+                ..StatementAnalysis::default()
+            });
+        })
+    };
+    let found = of("ANALYZE reading", "ANALYZE reading");
+    let queue = one(&found, "relation-lock-queue");
+    assert_eq!(
+        (queue.confidence, &queue.symptom_of),
+        (Confidence::High, &None)
+    );
+    assert!(
+        queue.saw.contains("ANALYZE of public.reading"),
+        "{}",
+        queue.saw
+    );
+    assert!(queue.remedy[0].text.contains("after a bulk load"));
+    assert!(queue.remedy[1].text.contains("analyze_scale_factor"));
+    let found = of("VACUUM (ANALYZE) reading", "VACUUM (ANALYZE) reading");
+    let queue = one(&found, "relation-lock-queue");
+    assert!(queue.remedy[1].text.contains("vacuum_scale_factor"));
+    assert!(found.iter().all(|f| f.id != "schema-change-queue"));
+    // What rewrites the table, and what waits behind upkeep without being any.
+    for (holds, waits) in [
+        ("VACUUM FULL reading", "VACUUM FULL reading"),
+        ("VACUUM reading", "ALTER TABLE reading ADD x int"),
+    ] {
+        let found = of(holds, waits);
+        one(&found, "schema-change-queue");
+        assert!(found.iter().all(|f| f.id != "relation-lock-queue"));
+    }
 }
