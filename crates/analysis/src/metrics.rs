@@ -293,6 +293,34 @@ pub const CPU_THROTTLED: MetricId = MetricId(&Metric {
     },
 });
 
+/// The memory limit that was reached.
+pub const MEMORY_LIMIT: MetricId = MetricId(&Metric {
+    id: "memory-limit",
+    heading: "memory limit reached",
+    unit: "B",
+    better: HigherIsBetter,
+    explanation: "What the server's control group may use of memory, page cache included, where that limit was reached \
+                  during the measurement.",
+    values: Measured,
+    of: |t| Some(samples::memory_limit(t.sample(samplers::CGROUP_MEMORY)?)?.bytes as f64),
+});
+
+/// Pages that a memory limit threw out and that were read again.
+pub const MEMORY_REFAULTS: MetricId = MetricId(&Metric {
+    id: "memory-refaults",
+    heading: "pages read again",
+    unit: "1/s",
+    better: LowerIsBetter,
+    explanation: "Pages of files per second that the server's control group read again after its memory limit had \
+                  thrown them out of the page cache.",
+    values: Measured,
+    of: |t| {
+        let sample = t.sample(samplers::CGROUP_MEMORY)?;
+        let limit = samples::memory_limit(sample)?;
+        Some(limit.refaults as f64 / (sample.elapsed_ns as f64 / 1e9))
+    },
+});
+
 /// Average size of a device's read request.
 pub const DEVICE_REQUEST_SIZE: MetricId = MetricId(&Metric {
     id: "device-request-size",
@@ -361,6 +389,8 @@ pub const METRICS: &[MetricId] = &[
     CGROUP_READS,
     PAGE_TABLES,
     CPU_THROTTLED,
+    MEMORY_LIMIT,
+    MEMORY_REFAULTS,
     pmu::IPC,
     pmu::CYCLES,
     pmu::INSTRUCTIONS,

@@ -49,6 +49,10 @@ pub const SERVER_PAGE_TABLES: &str = "server.page_tables";
 /// Sampler: cpu.stat of the server's control group and of those above it, each after a line
 /// `= PATH` (Linux, admin-guide/cgroup-v2.rst; version 1: scheduler/sched-bwc.rst).
 pub const CGROUP_CPU: &str = "cgroup.cpu";
+/// Sampler: of the server's control group and of those above it, each after a line `= PATH`, how much memory it may
+/// use (`limit`), how often that was reached (`reached`), and what memory.stat says of pages of files
+/// (Linux, admin-guide/cgroup-v2.rst; version 1: cgroup-v1/memory.rst).
+pub const CGROUP_MEMORY: &str = "cgroup.memory";
 /// Sampler: the row of `pg_stat_database` as JSON.
 pub const PG_STAT_DATABASE: &str = "pg_stat_database";
 /// Sampler: the row of `pg_stat_checkpointer` as JSON, before 17 that of `pg_stat_bgwriter`.

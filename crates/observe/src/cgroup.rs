@@ -20,6 +20,15 @@ pub(super) const CPU: Sampler = Sampler {
     read: |scene| of_server(scene, cpu),
 };
 
+/// Sampler of what a memory limit throws out.
+pub(super) const MEMORY: Sampler = Sampler {
+    id: samplers::CGROUP_MEMORY,
+    unit: "bytes and counters",
+    explanation: "how often the memory limit of the server's control group was reached, and pages of files that came \
+                  back after they had been thrown out",
+    read: |scene| of_server(scene, memory),
+};
+
 /// io.stat of the server's group, or version 1's two files.
 pub(super) fn io(scene: &mut Scene) -> Reading {
     of_server(scene, blocks)
@@ -181,4 +190,58 @@ fn cpu(groups: &Groups) -> Reading {
         }
     }
     Reading::Unavailable("no control group counts what a CPU quota held back".to_owned())
+}
+
+/// The lines of memory.stat that are kept.
+const OF_FILES: &[&str] = &[
+    "file ",
+    "workingset_refault",
+    "total_cache ",
+    "total_workingset_refault",
+];
+
+/// The memory limits of the group and of those above it, and what became of them.
+fn memory(groups: &Groups) -> Reading {
+    let version_1 = groups
+        .with("memory")
+        .map(|path| ("/sys/fs/cgroup/memory", path, true));
+    let version_2 = groups.unified().map(|path| ("/sys/fs/cgroup", path, false));
+    for (mount, path, old) in version_1.into_iter().chain(version_2) {
+        let mut texts = String::new();
+        for path in levels(path) {
+            let of = |name: &str| file(&format!("{mount}{path}/{name}"));
+            let limit = of(if old {
+                "memory.limit_in_bytes"
+            } else {
+                "memory.max"
+            });
+            let (Reading::Text(limit), Reading::Text(stat)) = (limit, of("memory.stat")) else {
+                continue;
+            };
+            let _ = writeln!(texts, "= {path}/\nlimit {}", limit.trim());
+            let events = of(if old {
+                "memory.failcnt"
+            } else {
+                "memory.events"
+            });
+            let reached = events.text().and_then(|text| match old {
+                true => Some(text.trim()),
+                false => text.lines().find_map(|line| line.strip_prefix("max ")),
+            });
+            if let Some(reached) = reached {
+                let _ = writeln!(texts, "reached {reached}");
+            }
+            for line in stat.lines() {
+                if OF_FILES.iter().any(|name| line.starts_with(name)) {
+                    let _ = writeln!(texts, "{line}");
+                }
+            }
+        }
+        if !texts.is_empty() {
+            return Reading::Text(texts);
+        }
+    }
+    Reading::Unavailable(
+        "no control group counts the server's memory, or its files are not visible".to_owned(),
+    )
 }

@@ -146,6 +146,7 @@ pub const SAMPLERS: &[Sampler] = &[
         read: io::diskstats,
     },
     cgroup::CPU,
+    cgroup::MEMORY,
     Sampler {
         id: samplers::HOST_PRESSURE_CPU,
         unit: "microseconds",

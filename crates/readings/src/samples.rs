@@ -142,6 +142,70 @@ pub fn throttled_us(text: &str) -> Option<u64> {
     text.lines().filter_map(of_line).max()
 }
 
+/// A control group's memory limit that was reached.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MemoryLimit {
+    /// What the group may use, page cache included, in bytes.
+    pub bytes: u64,
+    /// Pages of files that were read again after they had been thrown out.
+    pub refaults: u64,
+}
+
+/// The limit that was reached between two readings of [`pgassay_model::samplers::CGROUP_MEMORY`], of several levels
+/// the one with the least bytes; none where none was reached.
+pub fn memory_limit(sample: &Sample) -> Option<MemoryLimit> {
+    let (before, after) = (sample.before.text()?, sample.after.text()?);
+    let before: Vec<Level> = groups(before).collect();
+    let reached = groups(after).filter_map(|now| {
+        let then = before.iter().find(|then| then.path == now.path)?;
+        (now.reached? > then.reached?).then_some(MemoryLimit {
+            bytes: now.limit?,
+            refaults: now.refaults?.checked_sub(then.refaults?)?,
+        })
+    });
+    reached.min_by_key(|limit| limit.bytes)
+}
+
+/// One control group's part of a reading.
+struct Level<'a> {
+    path: &'a str,
+    limit: Option<u64>,
+    reached: Option<u64>,
+    refaults: Option<u64>,
+}
+
+fn groups(text: &str) -> impl Iterator<Item = Level<'_>> {
+    let parts = text.split("= ").skip(1);
+    parts.map(|part| {
+        let figure = |names: &[&str]| {
+            let of = |name: &&str| {
+                let mut lines = part.lines();
+                lines.find_map(|line| {
+                    line.strip_prefix(name)?
+                        .strip_prefix(' ')?
+                        .trim()
+                        .parse()
+                        .ok()
+                })
+            };
+            names.iter().find_map(of)
+        };
+        Level {
+            path: part.lines().next().unwrap_or_default(),
+            // `max` is none.
+            limit: figure(&["limit"]),
+            reached: figure(&["reached"]),
+            // Version 1 has a group's own beside its children's; kernels before 5.9 told no files from others.
+            refaults: figure(&[
+                "total_workingset_refault_file",
+                "total_workingset_refault",
+                "workingset_refault_file",
+                "workingset_refault",
+            ]),
+        }
+    })
+}
+
 /// Growth of a counter of /proc/vmstat.
 pub fn vmstat(sample: &Sample, name: &str) -> Option<u64> {
     let value = |reading: &Reading| -> Option<u64> {
@@ -275,6 +339,30 @@ mod tests {
         assert_eq!(throttled_us(version_2), Some(12));
         assert_eq!(throttled_us("= /\nusage_usec 9\n"), None);
         assert_eq!(throttled_us("throttled_usec many\n"), None);
+    }
+
+    #[test]
+    fn a_memory_limit_counts_once_it_is_reached() {
+        let version_1 = |reached: u64, refaults: u64| {
+            format!(
+                "= /a/\nlimit 50331648\nreached {reached}\nworkingset_refault_file 1\n\
+                 total_workingset_refault_file {refaults}\n= /\nlimit 9223372036854771712\nreached 0\n\
+                 total_workingset_refault_file 900000\n"
+            )
+        };
+        let of = |before: &str, after: &str| memory_limit(&sample(before, after));
+        let limit = MemoryLimit {
+            bytes: 50_331_648,
+            refaults: 800,
+        };
+        assert_eq!(of(&version_1(7, 200), &version_1(90, 1000)), Some(limit));
+        assert_eq!(of(&version_1(7, 200), &version_1(7, 1000)), None);
+        let version_2 = "= /a/\nlimit max\nreached 0\nworkingset_refault_file 5\n";
+        assert_eq!(
+            of(version_2, &version_2.replace("reached 0", "reached 4")),
+            None
+        );
+        assert_eq!(of("", ""), None);
     }
 
     #[test]

@@ -233,6 +233,39 @@ fn a_quota_is_named_instead_of_what_else_keeps_cpus_busy() {
 }
 
 #[test]
+fn a_memory_limit_is_named_where_it_throws_out_what_is_read_again() {
+    let of = |memory_limit| {
+        found(&Seen {
+            on_cpu: 1.0,
+            waits: &[("IO", "DataFileRead", 3.0)],
+            misses: Some(31.0),
+            memory_limit,
+            ..QUIET
+        })
+    };
+    let findings = of(Some((f64::from(48 << 20), 9000.0)));
+    let limit = one(&findings, "memory-limit");
+    assert!(
+        limit.saw.contains("48 MiB") && limit.saw.contains("9000 a second"),
+        "{}",
+        limit.saw
+    );
+    assert!(limit.remedy[0].text.contains("MemoryMax"), "{limit:#?}");
+    let buffers = one(&findings, "shared-buffers-small");
+    assert!(
+        buffers
+            .symptom_of
+            .as_ref()
+            .is_some_and(|of| of.contains("memory-limit")),
+        "{buffers:#?}"
+    );
+    // One that is not reached, and one that takes hardly a page away.
+    for limit in [None, Some((f64::from(48 << 20), 3.0))] {
+        assert!(of(limit).iter().all(|f| f.id != "memory-limit"));
+    }
+}
+
+#[test]
 fn a_wait_that_no_rule_knows_is_a_finding_by_its_name() {
     let findings = found(&Seen {
         waits: &[

@@ -32,6 +32,8 @@ pub(super) struct Seen {
     pub busy: f64,
     /// CPUs that a quota kept from the server.
     pub held_back: f64,
+    /// A memory limit that was reached, and the pages a second that came back.
+    pub memory_limit: Option<(f64, f64)>,
     /// Blocks of a hundred that are not in shared buffers.
     pub misses: Option<f64>,
     pub listing: &'static str,
@@ -51,6 +53,7 @@ pub(super) const QUIET: Seen = Seen {
     waits: &[],
     busy: 0.8,
     held_back: 0.0,
+    memory_limit: None,
     misses: None,
     listing: "",
     script: "SELECT 1;",
@@ -262,6 +265,12 @@ pub(super) fn looked_at<T>(
         point.metrics.extend([
             (metrics::BUFFER_MISSES, estimate(misses)),
             (metrics::BUFFER_HITS, estimate(100.0 - misses)),
+        ]);
+    }
+    if let Some((limit, back)) = seen.memory_limit {
+        point.metrics.extend([
+            (metrics::MEMORY_LIMIT, estimate(limit)),
+            (metrics::MEMORY_REFAULTS, estimate(back)),
         ]);
     }
     let profile =
