@@ -32,7 +32,9 @@ const VIEWS: &[View] = &[
         sql: "SELECT format('%I.%I', s.schemaname, s.relname) AS name, s.*, i.heap_blks_read, \
               i.heap_blks_hit, i.idx_blks_read, i.idx_blks_hit, i.toast_blks_read, \
               i.toast_blks_hit, c.relpages, c.reltuples, c.relallvisible, t.relpages AS toast_pages, \
-              (c.relreplident = 'f')::int AS identity_full \
+              (c.relreplident = 'f')::int AS identity_full, \
+              extract(epoch FROM clock_timestamp() - greatest(s.last_vacuum, s.last_autovacuum)) AS since_vacuum, \
+              extract(epoch FROM clock_timestamp() - greatest(s.last_analyze, s.last_autoanalyze)) AS since_analyze \
               FROM pg_stat_user_tables s JOIN pg_statio_user_tables i USING (relid) \
               JOIN pg_class c ON c.oid = s.relid LEFT JOIN pg_class t ON t.oid = c.reltoastrelid",
         weight: &[
@@ -95,25 +97,34 @@ const STATE: &[&str] = &[
     "relallvisible",
     "toast_pages",
     "identity_full",
+    "since_vacuum",
+    "since_analyze",
 ];
 /// Columns that only name something.
 const NAMES: &[&str] = &["name", "of", "relid", "schemaname", "relname"];
 
-/// What keeps dead rows: sessions' snapshots and transactions, prepared transactions, slots. A statement
-/// that has just begun keeps none that count, and vacuum is no session whose snapshot keeps rows.
+/// What keeps dead rows: sessions' snapshots and transactions, prepared transactions, slots, and standbys that tell
+/// of their oldest snapshot (hot_standby_feedback), by a slot or without one. A statement that has just begun keeps
+/// none that count, and vacuum is no session whose snapshot keeps rows. The last column is what it holds. Slots of
+/// 9.4 do not tell who reads them.
 const HORIZON: &str = "SELECT * FROM ( \
     SELECT 'session' AS kind, pid::text AS name, \
       greatest(age(backend_xmin), age(backend_xid)) AS transactions, \
       extract(epoch FROM clock_timestamp() - xact_start) AS seconds, state, application_name AS application, \
-      query AS statement, false AS catalogs_only \
+      query AS statement, false AS catalogs_only, concat_ws('/', backend_xmin, backend_xid) AS holds \
     FROM pg_stat_get_activity(NULL) \
     WHERE (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND pid <> pg_backend_pid() \
       AND xact_start IS NOT NULL AND coalesce(query, '') NOT LIKE 'autovacuum:%' \
     UNION ALL SELECT 'prepared transaction', gid, age(transaction), \
-      extract(epoch FROM clock_timestamp() - prepared), '', '', '', false FROM pg_prepared_xacts \
-    UNION ALL SELECT 'replication slot', slot_name::text, greatest(age(xmin), age(catalog_xmin)), NULL, '', '', \
-      plugin::text, xmin IS NULL FROM pg_replication_slots \
-      WHERE xmin IS NOT NULL OR catalog_xmin IS NOT NULL) held \
+      extract(epoch FROM clock_timestamp() - prepared), '', '', '', false, transaction::text FROM pg_prepared_xacts \
+    UNION ALL SELECT CASE WHEN r.pid IS NULL OR s.plugin IS NOT NULL THEN 'replication slot' ELSE 'standby' END, \
+      CASE WHEN r.pid IS NULL OR s.plugin IS NOT NULL THEN s.slot_name::text ELSE r.application_name END, \
+      greatest(age(s.xmin), age(s.catalog_xmin)), NULL, '', '', s.plugin::text, s.xmin IS NULL, \
+      concat_ws('/', s.xmin, s.catalog_xmin) \
+      FROM pg_replication_slots s LEFT JOIN pg_stat_replication r ON r.pid = (to_json(s) ->> 'active_pid')::int \
+      WHERE s.xmin IS NOT NULL OR s.catalog_xmin IS NOT NULL \
+    UNION ALL SELECT 'standby', application_name, age(backend_xmin), NULL, '', '', '', false, backend_xmin::text \
+      FROM pg_stat_replication WHERE backend_xmin IS NOT NULL) held \
     ORDER BY transactions DESC LIMIT 5";
 
 type Rows = BTreeMap<String, (Option<String>, BTreeMap<String, f64>)>;
@@ -123,7 +134,8 @@ type Rows = BTreeMap<String, (Option<String>, BTreeMap<String, f64>)>;
 pub struct Stood {
     statements: Result<Rows, String>,
     views: Vec<Result<Rows, String>>,
-    horizon: Result<Vec<HoldsHorizon>, String>,
+    /// With what each holds.
+    horizon: Result<Vec<(HoldsHorizon, String)>, String>,
 }
 
 impl Stood {
@@ -153,7 +165,7 @@ impl Stood {
             (Err(why), _) | (_, Err(why)) => record.unread.push(why),
         }
         match now.horizon {
-            Ok(held) => record.horizon = held,
+            Ok(held) => record.horizon = since(self.horizon.as_deref().unwrap_or_default(), held),
             Err(why) => record.unread.push(format!("what holds dead rows: {why}")),
         }
         let views = self.views.into_iter().zip(now.views);
@@ -237,7 +249,22 @@ fn answer(session: &mut Session, sql: &str) -> Result<Option<ResultSet>, String>
     Ok(results.find(|result| !result.columns.is_empty()))
 }
 
-fn held(answer: ResultSet) -> Vec<HoldsHorizon> {
+/// What holds the horizon, and whether it held the same before.
+fn since(then: &[(HoldsHorizon, String)], now: Vec<(HoldsHorizon, String)>) -> Vec<HoldsHorizon> {
+    let from_before = |held: &HoldsHorizon, what: &str| {
+        let same = |(before, of): &(HoldsHorizon, String)| {
+            before.kind == held.kind && before.name == held.name && of == what
+        };
+        then.iter().any(same)
+    };
+    let all = now.into_iter().map(|(held, what)| HoldsHorizon {
+        from_before: from_before(&held, &what),
+        ..held
+    });
+    all.collect()
+}
+
+fn held(answer: ResultSet) -> Vec<(HoldsHorizon, String)> {
     let one = |row: Vec<Option<String>>| {
         let [
             kind,
@@ -248,8 +275,9 @@ fn held(answer: ResultSet) -> Vec<HoldsHorizon> {
             application,
             statement,
             catalogs_only,
-        ] = <[Option<String>; 8]>::try_from(row).ok()?;
-        Some(HoldsHorizon {
+            holds,
+        ] = <[Option<String>; 9]>::try_from(row).ok()?;
+        let held = HoldsHorizon {
             kind: kind?,
             name: name?,
             transactions: transactions?.parse().ok()?,
@@ -258,7 +286,9 @@ fn held(answer: ResultSet) -> Vec<HoldsHorizon> {
             application: application.unwrap_or_default(),
             statement: normalise(&statement.unwrap_or_default()).text,
             catalogs_only: catalogs_only.as_deref() == Some("t"),
-        })
+            from_before: false,
+        };
+        Some((held, holds.unwrap_or_default()))
     };
     answer.rows.into_iter().filter_map(one).collect()
 }
@@ -342,6 +372,25 @@ mod tests {
                 .collect(),
             tag: String::new(),
         })
+    }
+
+    #[test]
+    fn what_held_the_same_before_is_told_from_what_has_moved_on() {
+        let row = |name: &str, xmin: &str| {
+            let standby = HoldsHorizon {
+                kind: "standby".into(),
+                name: name.into(),
+                ..HoldsHorizon::default()
+            };
+            (standby, xmin.to_owned())
+        };
+        let then = [row("a", "740"), row("b", "740")];
+        let now = since(
+            &then,
+            vec![row("a", "740"), row("b", "741"), row("c", "740")],
+        );
+        let before: Vec<bool> = now.iter().map(|held| held.from_before).collect();
+        assert_eq!(before, [true, false, false]);
     }
 
     #[test]

@@ -40,13 +40,13 @@ pub struct GrowthRecord {
 /// Something with an old snapshot or an old transaction: rows that died since stay for it.
 #[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct HoldsHorizon {
-    /// `session`, `prepared transaction`, `replication slot`.
+    /// `session`, `prepared transaction`, `replication slot`, `standby`.
     pub kind: String,
     /// A session's process, or its name.
     pub name: String,
     /// Transactions that began since.
     pub transactions: f64,
-    /// Its transaction's age in seconds; none for a slot.
+    /// Its transaction's age in seconds; none for a slot or a standby.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
     /// A session's state.
@@ -61,6 +61,9 @@ pub struct HoldsHorizon {
     /// Whether rows of the catalogues alone stay for it (a logical slot's `catalog_xmin`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub catalogs_only: bool,
+    /// Whether it held the same rows as the window began.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub from_before: bool,
 }
 
 /// A row of a statistics view over a window.

@@ -48,15 +48,53 @@ const OLD: f64 = 500.0;
 /// Seconds from which on a prepared transaction, older than the measurement, is taken to be forgotten.
 const ORPHANED: f64 = 5.0;
 
-/// What keeps a table's dead rows from being removed: as many of them as died in the transactions since.
+/// Seconds between a vacuum and the analyze that goes with it, at most.
+const TOGETHER: f64 = 60.0;
+
+/// Seconds since a vacuum that left a table's dead rows where they are: it was analysed right after, and hardly a
+/// row has changed since.
+fn left_by_vacuum(table: &Grown) -> Option<f64> {
+    let (vacuum, analyze) = (
+        table.stands("since_vacuum")?,
+        table.stands("since_analyze")?,
+    );
+    let changed = table.stands("n_mod_since_analyze")?;
+    let left = vacuum - analyze <= TOGETHER && changed <= MOSTLY * table.stands("n_dead_tup")?;
+    left.then_some(vacuum)
+}
+
+/// The setting that keeps the rows of so many transactions, up to 15.
+const DEFERS: &str = "vacuum_defer_cleanup_age";
+
+/// The transactions whose dead rows the setting keeps, where those of this table are among them.
+fn deferred(run: &RunEvidence, table: &Grown) -> Option<f64> {
+    let kept: f64 = run.setting(DEFERS)?.parse().ok()?;
+    if kept <= 0.0 {
+        return None;
+    }
+    let longer = run.observed?.growth.as_ref()?.horizon.first();
+    let longest = longer.is_none_or(|held| held.transactions <= kept);
+    let many = kept >= OLD && kept * of_each(run, table) >= MOSTLY * table.stands("n_dead_tup")?;
+    (longest && (many || left_by_vacuum(table).is_some())).then_some(kept)
+}
+
+/// Rows of a table that die in a transaction.
+fn of_each(run: &RunEvidence, table: &Grown) -> f64 {
+    let counters = run.observed.and_then(|observed| observed.counters.as_ref());
+    let done = counters.and_then(|c| Some(c.database_rate("xact_commit")? * c.seconds));
+    let died = table.by("n_tup_upd") + table.by("n_tup_del");
+    // Those that write nothing have no number, and are counted in vain.
+    done.map_or(died.min(1.0), |done| died / done.max(1.0))
+}
+
+/// What keeps a table's dead rows from being removed: as many of them as died in the transactions since, or those
+/// that a vacuum left while it was there.
 fn holder<'a>(run: &RunEvidence<'a>, table: &Grown) -> Option<&'a HoldsHorizon> {
     let observed = run.observed?;
     let dead = table.stands("n_dead_tup")?;
-    let died = table.by("n_tup_upd") + table.by("n_tup_del");
     let counters = observed.counters.as_ref();
-    let done = counters.and_then(|c| Some(c.database_rate("xact_commit")? * c.seconds));
-    // Those that write nothing have no number, and are counted in vain.
-    let of_each = done.map_or(1.0, |done| died / done.max(1.0));
+    let of_each = of_each(run, table);
+    let left = left_by_vacuum(table);
     let mut held = observed.growth.as_ref()?.horizon.iter();
     held.find(|held| {
         let since = held.transactions * of_each;
@@ -64,14 +102,19 @@ fn holder<'a>(run: &RunEvidence<'a>, table: &Grown) -> Option<&'a HoldsHorizon> 
         // One that is prepared waits milliseconds for its second half, unless nobody is left to send that.
         let before = counters.map_or(ORPHANED, |c| c.seconds.max(ORPHANED));
         let orphaned = held.kind == "prepared transaction" && held.seconds >= Some(before);
-        !held.catalogs_only && (old || orphaned)
+        let under_it = left.is_some_and(|vacuum| match held.seconds {
+            Some(seconds) => seconds >= vacuum,
+            None => held.from_before && held.transactions >= 1.0,
+        });
+        !held.catalogs_only && (old || orphaned || under_it)
     })
 }
 
 fn behind(evidence: &Evidence) -> Option<Observation> {
     let (seen, worst) = dead_rows_met(evidence)?;
     // No vacuum removes what is held.
-    if holder(&evidence.run?, worst).is_some() {
+    let run = evidence.run?;
+    if holder(&run, worst).is_some() || deferred(&run, worst).is_some() {
         return None;
     }
     let parameters = hampering(&evidence.run?, &worst.name);
@@ -139,7 +182,11 @@ fn without(seen: Observation, worst: &Grown, parameters: &[(&str, &str)]) -> Opt
 
 fn held(evidence: &Evidence) -> Option<Observation> {
     let (seen, worst) = dead_rows_met(evidence)?;
-    let held = holder(&evidence.run?, worst)?;
+    let run = evidence.run?;
+    if let Some(kept) = deferred(&run, worst) {
+        return Some(by_setting(seen, kept, &worst.name));
+    }
+    let held = holder(&run, worst)?;
     let age = held
         .seconds
         .map_or_else(String::new, |s| format!(", open for {s:.0} s"));
@@ -148,9 +195,15 @@ fn held(evidence: &Evidence) -> Option<Observation> {
         name => format!(", application {name}"),
     };
     let mut seen = seen.leading(format!(
-        "The {} {}{from}{age} keeps the dead rows of {}: {:.0} transactions began since.",
-        held.kind, held.name, worst.name, held.transactions
+        "The {} {}{from}{age} keeps the dead rows of {}: {} since.",
+        held.kind,
+        held.name,
+        worst.name,
+        began(held.transactions)
     ));
+    if let Some(vacuum) = left_by_vacuum(worst) {
+        seen = seen.seen(format!("the last VACUUM, {vacuum:.0} s ago, left them"));
+    }
     if !held.statement.is_empty() {
         let last = match held.state.as_str() {
             "active" => "it executes",
@@ -170,6 +223,32 @@ fn held(evidence: &Evidence) -> Option<Observation> {
     Some(seen)
 }
 
+/// `one transaction began`, `712 transactions began`.
+fn began(transactions: f64) -> String {
+    match transactions {
+        1.0 => "one transaction began".to_owned(),
+        many => format!("{many:.0} transactions began"),
+    }
+}
+
+/// A finding of dead rows that the setting keeps.
+fn by_setting(seen: Observation, kept: f64, table: &str) -> Observation {
+    seen.leading(format!(
+        "{DEFERS} = {kept:.0} keeps the dead rows of {table}: no VACUUM removes what died in the last {kept:.0} \
+         transactions."
+    ))
+    .sql(format!(
+        "ALTER SYSTEM RESET {DEFERS}; SELECT pg_reload_conf();   -- also where the configuration file has it"
+    ))
+    .sql(format!(
+        "VACUUM (ANALYZE, VERBOSE) {table};   -- FULL, at a quiet time, if it stays large"
+    ))
+    .advice(
+        "if it was set against cancelled queries on a standby: hot_standby_feedback = on or a larger \
+         max_standby_streaming_delay there. 16 has the setting no more",
+    )
+}
+
 /// What ends a holder of the horizon, and what then.
 fn end(seen: Observation, held: &HoldsHorizon, then: &str) -> Observation {
     let literal = held.name.replace('\'', "''");
@@ -183,6 +262,18 @@ fn end(seen: Observation, held: &HoldsHorizon, then: &str) -> Observation {
             .sql(format!(
             "ROLLBACK PREPARED '{literal}';   -- in its database; or COMMIT PREPARED. Then {then}"
         )),
+        "standby" => seen
+            .sql(format!(
+                "SELECT pid, now() - xact_start AS open, query FROM pg_stat_activity WHERE backend_xmin IS NOT NULL \
+                 ORDER BY xact_start;   -- on the standby {}: then pg_terminate_backend(pid) of the oldest, and \
+                 {then} here",
+                held.name
+            ))
+            .advice(
+                "on the standby: statement_timeout and idle_in_transaction_session_timeout for the role that runs the \
+                 reports; or hot_standby_feedback = off, and max_standby_streaming_delay for how long a query may delay \
+                 the replay; long reports on a standby or a copy of their own",
+            ),
         _ => seen.sql(format!(
             "SELECT pg_drop_replication_slot('{literal}');   -- if it is no longer read; then {then}"
         )),
@@ -352,7 +443,12 @@ fn met<'a>(run: &RunEvidence<'a>, growth: &GrowthRecord, table: &'a Grown) -> Op
     let blocks = heap + (counted - of_others).max(of_scanned);
     let written = table.by("n_tup_ins") + table.by("n_tup_upd") + table.by("n_tup_del");
     let found = table.rows_read();
-    let sound = SOUND * scans + found + OF_A_WRITE * written;
+    // A scan of the whole table finds as many rows on a page as lie there, dead ones included.
+    let stands = |figure: &str| table.stands(figure).unwrap_or(0.0);
+    let lie = (stands("n_live_tup") + stands("n_dead_tup")) / stands("relpages").max(1.0);
+    let a_page = if stands("relpages") > 0.0 { lie.max(1.0) } else { 1.0 };
+    let pages = table.by("idx_tup_fetch") + table.by("seq_tup_read") / a_page;
+    let sound = SOUND * scans + pages + OF_A_WRITE * written;
     let excess = (1.0 - sound / blocks).max(0.0);
     if excess < EXCESS {
         return None;
@@ -391,7 +487,7 @@ fn names(text: &str, word: &str) -> bool {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::tests::made::{found_with, one};
+    use super::super::tests::made::{found_with, found_with_settings, one};
     use super::*;
     use crate::bottlenecks::Finding;
     use crate::observed::statements::StatementAnalysis;
@@ -574,6 +670,7 @@ mod tests {
             application: "report".into(),
             statement: "SELECT pg_sleep($1)".into(),
             catalogs_only,
+            from_before: false,
         };
         let findings = found(1_390_000.0, 0.0, vec![session(9000.0, false)]);
         let held = one(&findings, "horizon-held");
@@ -608,5 +705,113 @@ mod tests {
             one(&findings, "autovacuum-behind");
             assert!(findings.iter().all(|f| f.id != "horizon-held"));
         }
+    }
+
+    /// `public.online` with dead rows and its last vacuum and analyze so many seconds ago.
+    fn vacuumed(
+        vacuum: f64,
+        analyze: f64,
+        horizon: Vec<HoldsHorizon>,
+        deferred: &'static str,
+    ) -> Vec<Finding> {
+        let mut table = grown(
+            "public.online",
+            None,
+            &[
+                ("seq_scan", 50.0),
+                ("seq_tup_read", 10_000.0),
+                ("heap_blks_hit", 21_700.0),
+            ],
+            80_000.0,
+        );
+        for (name, value) in [
+            ("n_live_tup", 200.0),
+            ("relpages", 434.0),
+            ("reltuples", 200.0),
+            ("relallvisible", 0.0),
+            ("n_mod_since_analyze", 0.0),
+            ("since_vacuum", vacuum),
+            ("since_analyze", analyze),
+        ] {
+            table.state.insert(name.into(), value);
+        }
+        let settings = vec![("vacuum_defer_cleanup_age", deferred, "configuration file")];
+        found_with_settings(settings.leak(), move |observed| {
+            observed.statements = Some(StatementAnalysis {
+                statements: vec![StatementTime {
+                    text: "SELECT who FROM online WHERE app = $1".into(),
+                    sightings: 90,
+                    share: 0.9,
+                    cpu_share: 0.9,
+                    running: 1.0,
+                    ..StatementTime::default()
+                }],
+                ..StatementAnalysis::default()
+            });
+            observed.growth = Some(GrowthRecord {
+                tables: vec![table],
+                horizon,
+                ..GrowthRecord::default()
+            });
+        })
+    }
+
+    fn standby(from_before: bool) -> Vec<HoldsHorizon> {
+        vec![HoldsHorizon {
+            kind: "standby".into(),
+            name: "walreceiver".into(),
+            transactions: 1.0,
+            from_before,
+            ..HoldsHorizon::default()
+        }]
+    }
+
+    #[test]
+    fn a_standby_whose_snapshot_outlived_a_vacuum_holds_what_that_left() {
+        let findings = vacuumed(30.0, 29.9, standby(true), "0");
+        let held = one(&findings, "horizon-held");
+        assert!(
+            held.saw.contains("The standby walreceiver") && held.saw.contains("one transaction"),
+            "{}",
+            held.saw
+        );
+        let steps: Vec<&str> = held.remedy.iter().map(|step| step.text.as_str()).collect();
+        assert!(
+            steps.join(" ").contains("hot_standby_feedback = off"),
+            "{steps:?}"
+        );
+        assert!(findings.iter().all(|f| f.id != "autovacuum-behind"));
+        // One that moves on, and rows that no vacuum has met yet.
+        for other in [
+            vacuumed(30.0, 29.9, standby(false), "0"),
+            vacuumed(9000.0, 29.9, standby(true), "0"),
+        ] {
+            one(&other, "autovacuum-behind");
+            assert!(other.iter().all(|f| f.id != "horizon-held"));
+        }
+    }
+
+    #[test]
+    fn dead_rows_that_a_setting_keeps_are_no_vacuums() {
+        let findings = vacuumed(30.0, 29.9, standby(true), "1000000");
+        let held = one(&findings, "horizon-held");
+        assert!(
+            held.saw.contains("vacuum_defer_cleanup_age"),
+            "{}",
+            held.saw
+        );
+        assert!(
+            held.remedy[0]
+                .text
+                .contains("RESET vacuum_defer_cleanup_age")
+        );
+        assert!(held.remedy[1].text.starts_with("VACUUM"));
+        assert!(findings.iter().all(|f| f.id != "autovacuum-behind"));
+        // Nothing says that they died lately.
+        one(
+            &vacuumed(9000.0, 29.9, vec![], "1000000"),
+            "autovacuum-behind",
+        );
+        one(&vacuumed(30.0, 29.9, vec![], "0"), "autovacuum-behind");
     }
 }

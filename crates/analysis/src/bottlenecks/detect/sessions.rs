@@ -165,6 +165,20 @@ fn active(seen: &FactView) -> Judged {
 fn horizon(seen: &FactView) -> Judged {
     let rows = seen.rows("horizon")?;
     let mut finding: Option<(Severity, String, String)> = None;
+    let kept = seen.value("vacuum_defer_cleanup_age").ok();
+    let kept = kept.and_then(|kept| kept.parse::<f64>().ok());
+    if let Some(kept) = kept.filter(|kept| *kept >= 1e4) {
+        finding = Some((
+            high_if(kept >= 1e6),
+            format!(
+                "vacuum_defer_cleanup_age = {kept:.0} holds dead rows back: no VACUUM removes what died in the last \
+                 {kept:.0} transactions."
+            ),
+            "ALTER SYSTEM RESET vacuum_defer_cleanup_age; SELECT pg_reload_conf();   -- hot_standby_feedback on the \
+             standby instead"
+                .to_owned(),
+        ));
+    }
     for row in &rows {
         let (Some(kind), Some(name)) = (word(row, "kind"), word(row, "name")) else {
             continue;
@@ -186,6 +200,15 @@ fn horizon(seen: &FactView) -> Judged {
                     "SELECT pg_drop_replication_slot('{literal}');   -- if it is no longer read"
                 ),
             ),
+            "standby" => (
+                age >= 1e5,
+                age >= 1e7,
+                format!(
+                    "SELECT pid, xact_start, query FROM pg_stat_activity WHERE backend_xmin IS NOT NULL ORDER BY \
+                     xact_start;   -- on the standby {name}: end the oldest; statement_timeout, or hot_standby_feedback \
+                     = off, there"
+                ),
+            ),
             _ => (
                 seconds >= 600.0 || (seconds >= 60.0 && age >= 1e5),
                 seconds >= 3600.0,
@@ -199,7 +222,7 @@ fn horizon(seen: &FactView) -> Judged {
         }
         let severity = high_if(weighty);
         let since = match kind {
-            "replication slot" => String::new(),
+            "replication slot" | "standby" => String::new(),
             _ => format!(" has been open for {seconds:.0} s and"),
         };
         let newer = match age {

@@ -143,12 +143,17 @@ const QUESTIONS: &[Question] = &[
                      age(transaction) AS transactions, \
                      extract(epoch FROM clock_timestamp() - prepared) AS seconds \
               FROM pg_prepared_xacts \
-              UNION ALL SELECT 'replication slot', slot_name::text, age(xmin), NULL \
-              FROM pg_replication_slots WHERE xmin IS NOT NULL \
+              UNION ALL SELECT CASE WHEN r.pid IS NULL THEN 'replication slot' ELSE 'standby' END, \
+                     CASE WHEN r.pid IS NULL THEN s.slot_name::text ELSE r.application_name END, age(s.xmin), NULL \
+              FROM pg_replication_slots s LEFT JOIN pg_stat_replication r \
+              ON r.pid = (to_json(s) ->> 'active_pid')::int AND s.plugin IS NULL WHERE s.xmin IS NOT NULL \
+              UNION ALL SELECT 'standby', application_name, age(backend_xmin), NULL \
+              FROM pg_stat_replication WHERE backend_xmin IS NOT NULL \
               UNION ALL SELECT 'session', pid::text, age(backend_xmin), \
                      extract(epoch FROM clock_timestamp() - xact_start) \
               FROM pg_stat_activity \
-              WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid()) held \
+              WHERE backend_xmin IS NOT NULL AND xact_start IS NOT NULL \
+                    AND pid <> pg_backend_pid()) held \
               ORDER BY transactions DESC LIMIT 20",
     },
     Question {
