@@ -446,7 +446,11 @@ fn met<'a>(run: &RunEvidence<'a>, growth: &GrowthRecord, table: &'a Grown) -> Op
     // A scan of the whole table finds as many rows on a page as lie there, dead ones included.
     let stands = |figure: &str| table.stands(figure).unwrap_or(0.0);
     let lie = (stands("n_live_tup") + stands("n_dead_tup")) / stands("relpages").max(1.0);
-    let a_page = if stands("relpages") > 0.0 { lie.max(1.0) } else { 1.0 };
+    let a_page = if stands("relpages") > 0.0 {
+        lie.max(1.0)
+    } else {
+        1.0
+    };
     let pages = table.by("idx_tup_fetch") + table.by("seq_tup_read") / a_page;
     let sound = SOUND * scans + pages + OF_A_WRITE * written;
     let excess = (1.0 - sound / blocks).max(0.0);
