@@ -166,8 +166,8 @@ fn fitted<'s>(
     steps
 }
 
-/// Values that releases come with, of settings that remedies put back (PostgreSQL manual, "Query Planning" and "Client Connection
-/// Defaults"); none that differ from one release to another.
+/// Values that releases come with, of settings that remedies put back (PostgreSQL manual, "Query Planning", "Client Connection
+/// Defaults" and "Replication"); none that differ from one release to another.
 const DEFAULTS: &[(&str, &str)] = &[
     ("bytea_output", "'hex'"),
     ("constraint_exclusion", "'partition'"),
@@ -187,6 +187,7 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("parallel_tuple_cost", "0.1"),
     ("plan_cache_mode", "'auto'"),
     ("seq_page_cost", "1"),
+    ("vacuum_defer_cleanup_age", "0"),
 ];
 
 fn default_of(name: &str) -> Option<&'static str> {
