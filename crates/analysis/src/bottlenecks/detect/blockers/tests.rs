@@ -270,7 +270,6 @@ fn upkeep_of_one_table_runs_one_after_the_other() {
             waits: vec![StatementWait {
                 name: "Lock:relation".into(),
                 sessions: 6.0,
-                ..StatementWait::default()
             }],
             ..StatementTime::default()
         };
