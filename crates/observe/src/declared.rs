@@ -70,7 +70,7 @@ pub(super) fn relations(session: &mut Session, plan: &mut Plan) {
              FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class p ON p.oid = i.inhparent AND p.relkind = 'r' \
              WHERE i.inhrelid = c.oid LIMIT 1), \
            'checked', EXISTS (SELECT FROM pg_catalog.pg_constraint k WHERE k.conrelid = c.oid AND k.contype = 'c'))) \
-         FROM (VALUES {names}) v(name) JOIN pg_catalog.pg_class c ON c.oid = pg_catalog.to_regclass(v.name) \
+         FROM (VALUES {names}) v(name) JOIN pg_catalog.pg_class c ON c.oid = v.name::pg_catalog.regclass \
          JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
     ));
     let answer = asked.ok().flatten();
@@ -104,7 +104,7 @@ fn indexes(session: &mut Session, plan: &mut Plan, names: &str) {
         &format!(
             "SELECT v.name, i.indexrelid::pg_catalog.regclass::text, coalesce((SELECT 'EXCLUDE ' || pg_catalog.pg_get_constraintdef(k.oid) \
                FROM pg_catalog.pg_constraint k WHERE k.conindid = i.indexrelid AND k.contype = 'x'), \
-               pg_catalog.pg_get_indexdef(i.indexrelid)), i.indimmediate FROM (VALUES {names}) v(name) JOIN pg_catalog.pg_index i ON i.indrelid = pg_catalog.to_regclass(v.name)"
+               pg_catalog.pg_get_indexdef(i.indexrelid)), i.indimmediate FROM (VALUES {names}) v(name) JOIN pg_catalog.pg_index i ON i.indrelid = v.name::pg_catalog.regclass"
         ),
     );
     for row in found {
@@ -137,7 +137,7 @@ fn triggers(session: &mut Session, plan: &mut Plan, names: &str) {
         session,
         &format!(
             "SELECT v.name, t.tgname, p.prosrc FROM (VALUES {names}) v(name) \
-             JOIN pg_catalog.pg_trigger t ON t.tgrelid = pg_catalog.to_regclass(v.name) AND NOT t.tgisinternal \
+             JOIN pg_catalog.pg_trigger t ON t.tgrelid = v.name::pg_catalog.regclass AND NOT t.tgisinternal \
              JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid JOIN pg_catalog.pg_language l ON l.oid = p.prolang \
              WHERE l.lanname = 'plpgsql'"
         ),

@@ -23,6 +23,7 @@ pub mod perf;
 mod perf_program;
 mod plans;
 mod pmu;
+mod relations;
 mod sched;
 mod server;
 mod statements;

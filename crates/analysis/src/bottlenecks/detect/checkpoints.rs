@@ -55,13 +55,13 @@ fn forced(evidence: &Evidence) -> Option<Observation> {
     )
 }
 
-/// Words of statements that ask for a checkpoint.
+/// How statements begin that ask for a checkpoint.
 const ASKS: &[&str] = &[
-    "CHECKPOINT",
-    "pg_backup_start",
-    "pg_start_backup",
-    "CREATE DATABASE",
-    "BASE_BACKUP",
+    "checkpoint",
+    "select pg_backup_start",
+    "select pg_start_backup",
+    "create database",
+    "base_backup",
 ];
 
 /// Checkpoints that somebody asks for, as neither time nor the log does.
@@ -79,7 +79,10 @@ fn commanded(evidence: &Evidence) -> Option<Observation> {
         let texts = own.map(|s| s.text.as_str());
         texts.chain(observed.beside.iter().map(|b| b.text.as_str()))
     });
-    let asked = texts.find(|text| ASKS.iter().any(|word| text.contains(word)));
+    let asked = texts.find(|text| {
+        let lower = text.trim_start().to_ascii_lowercase();
+        ASKS.iter().any(|words| lower.starts_with(words))
+    });
     let saw = format!(
         "{} checkpoints in {:.0} s were asked for by a command: there was not enough log to have them come, and it was not \
          time.",

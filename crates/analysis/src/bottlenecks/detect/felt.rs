@@ -5,9 +5,10 @@ use pgassay_text::number::memory_bytes;
 
 use super::hits::{Named, weighty};
 use super::waiting::waiting;
-use super::{commits, tenths, waits};
+use super::{tenths, waits};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity};
+use crate::observed::statements::StatementTime;
 
 /// The entry.
 pub(super) const FELT: &str = "setting-felt";
@@ -84,8 +85,14 @@ const fn row(
 
 /// The part of the holders that may go on where sessions wait for each other in a circle.
 const ROOTS: f64 = 0.2;
-/// Statements that build an index or a table by sorting.
-const BUILDS: &[&str] = &["CREATE", "REINDEX", "CLUSTER", "ALTER", "REFRESH", "VACUUM"];
+/// Statements that build an index by sorting.
+const BUILDS: &[&str] = &[
+    "CREATE INDEX",
+    "CREATE UNIQUE INDEX",
+    "REINDEX",
+    "CLUSTER",
+    "ALTER TABLE",
+];
 const RESTART: &str = "it is in force after a restart of the server";
 /// Waits for the log, of whatever kind.
 const LOG: Sign = At(&[
@@ -128,17 +135,15 @@ const ROWS: &[Row] = &[
         "each commit writes its time, too", Default, RESTART),
     row("old_snapshot_threshold", AtLeast(0.0), (&[At(&[("LWLock", &["OldSnapshotTimeMap"])]), Within(&["TransactionIdLimitedForOldSnapshots", "GetOldSnapshotThresholdTimestamp", "MaintainOldSnapshotTimeMapping", "TestForOldSnapshot_impl"])], 0.05),
         "each snapshot and each page that is pruned goes by a table of times under a lock", Default, RESTART),
-    row("wal_compression", Is(&["on", "pglz", "zstd"]), (&[Within(&["XLogCompressBackupBlock", "pglz_compress"])], 0.1),
-        "each whole page that goes into the log is compressed, by a method that is slow", Instead::Value("lz4"),
-        "where the server is built with it, else off; fewer checkpoints (max_wal_size, checkpoint_timeout) mean fewer whole pages"),
+    row("wal_compression", Is(&["on", "pglz"]), (&[Within(&["XLogCompressBackupBlock", "pglz_compress"])], 0.1),
+        "each whole page that goes into the log is compressed by pglz, which is slow", Instead::Value("off"),
+        "or, from 15 on and where the server is built with it, lz4, which is several times as fast; fewer checkpoints (max_wal_size, checkpoint_timeout) mean fewer whole pages"),
     row("backend_flush_after", AtLeast(1.0), (&[At(&[("IO", &["DataFileFlush"])]), Within(&["IssuePendingWritebacks", "ScheduleBufferTagForWriteback"])], 0.05),
         "a session that writes pages has the kernel write them out at once, and waits for it", Default, ""),
     row("wal_recycle", Is(&["off"]), (&[At(&[("IO", &["WALInitWrite", "WALInitSync"])]), Within(&["XLogFileInitInternal", "XLogFileInit"])], 0.05),
         "each new file of the log is made and filled anew instead of an old one being used again", Default, ""),
     row("min_wal_size", Below(80.0 * 1024.0 * 1024.0), (&[At(&[("IO", &["WALInitWrite", "WALInitSync"])])], 0.1),
         "files of the log are removed, and each new one is made and filled anew", Instead::Value("1GB"), ""),
-    row("wal_sync_method", Is(&["open_sync", "open_datasync", "fsync_writethrough"]), (&[At(waits::WAL_FLUSH)], 0.3),
-        "each write of the log goes through to the disk by itself, and not several at once", Default, "measure both: pg_test_fsync"),
     row("default_transaction_deferrable", Is(&["on"]), (&[At(&[("IPC", &["SafeSnapshot"])])], 0.1),
         "each read-only serializable transaction waits, before it begins, until all writing serializable transactions have ended", Default,
         "SET TRANSACTION … DEFERRABLE is for the single long report that must not fail"),
@@ -151,21 +156,7 @@ const ROWS: &[Row] = &[
         "statements within functions are counted one by one, too", Instead::Value("top"), ""),
     row("dynamic_shared_memory_type", Is(&["mmap"]), (&[At(&[("IO", &["DSMFillZeroWrite"])]), Within(&["dsm_impl_mmap", "dsm_impl_posix_resize"])], 0.05),
         "memory that parallel workers share is a file in the data directory, which is filled and written out", Default, RESTART),
-    row("post_auth_delay", AtLeast(1.0), (&[Opened], 0.0), "each new session sleeps for so long before its first statement", Default, ""),
-    row("pre_auth_delay", AtLeast(1.0), (&[Opened], 0.0), "each new session sleeps for so long before it is authenticated", Default, ""),
-    row("session_preload_libraries", IsNot(&[""]), (&[Opened], 0.0), "each new session loads these libraries", Default, "keep sessions open: a pool"),
-    row("local_preload_libraries", IsNot(&[""]), (&[Opened], 0.0), "each new session loads these libraries", Default, "keep sessions open: a pool"),
     row("log_hostname", Is(&["on"]), (&[Opened], 0.0), "each new session that comes over the network is looked up by name first", Default, ""),
-    row("log_connections", Is(&["on"]), (&[Opened], 0.0), "each new session writes lines into the log", Default, "keep sessions open: a pool"),
-    row("temp_tablespaces", IsNot(&["", "\"\""]), (&[At(&[("IO", &["BufFileRead", "BufFileWrite", "BufFileTruncate"])])], 0.1),
-        "temporary files and tables lie there, and sessions wait for them", Default,
-        "or onto a faster disk: CREATE TABLESPACE … LOCATION there; and more work_mem, so that fewer files are written"),
-    row("jit_dump_bitcode", Is(&["on"]), (&[Within(&["llvm_compile_module", "llvm_get_function"]), Library("libLLVM")], 0.05),
-        "the code of each expression that is compiled is written into files of the data directory", Default, ""),
-    row("trace_sort", Is(&["on"]), (&[Within(&["EmitErrorReport", "errfinish"])], 0.05), "each sort writes lines into the log", Default, ""),
-    row("synchronous_commit", Is(&["remote_apply"]), (&[At(&[("IPC", &["SyncRep"])])], 0.1),
-        "each commit waits until the standby has replayed it, behind whatever holds up the replay there: reports, recovery_min_apply_delay, a slow disk",
-        Instead::Value("on"), "it waits for the standby's flush then; on the standby see recovery_min_apply_delay, hot_standby_feedback and max_standby_streaming_delay"),
 ];
 
 /// All of them, each under the setting's name.
@@ -207,6 +198,18 @@ impl Value {
     }
 }
 
+/// Whether a statement is of these, and writes what it sorts into files.
+fn spills(statement: &StatementTime, begins: &[&str]) -> bool {
+    let text = statement.text.trim_start().to_ascii_uppercase();
+    let wrote = statement.counters.as_ref().and_then(|c| c.temp_blocks);
+    let waits = statement
+        .waits
+        .iter()
+        .any(|w| w.name.starts_with("IO:BufFile"));
+    begins.iter().any(|words| text.starts_with(words))
+        && (waits || wrote.is_some_and(|b| b >= 16.0))
+}
+
 /// How much of a load a sign is.
 enum Seen {
     Samples(f64),
@@ -238,12 +241,7 @@ impl Sign {
                 sampled.shows(sightings, 0.0).then_some(Seen::Waits(share))
             }
             Spilling(verbs) => {
-                let spills = weighty(run).filter(|s| {
-                    let verb = commits::verb(&s.text);
-                    let wrote = s.counters.as_ref().and_then(|c| c.temp_blocks);
-                    let waits = s.waits.iter().any(|w| w.name.starts_with("IO:BufFile"));
-                    verbs.contains(&verb.as_str()) && (waits || wrote.is_some_and(|b| b >= 16.0))
-                });
+                let spills = weighty(run).filter(|s| spills(s, verbs));
                 Some(Seen::Statements(
                     spills.map(|s| s.share).sum::<f64>().min(1.0),
                 ))
@@ -314,11 +312,13 @@ impl Row {
                     ))
                     .all_seen(
                         weighty(run)
+                            .filter(|s| spills(s, BUILDS))
                             .take(1)
                             .map(|s| format!("the one with the most time: {}", s.named())),
                     )
             }
-            (_, _) => Observation::measured(Basis::Counters, Some(0.5), saw)
+            // What it takes of the time was not measured.
+            (_, _) => Observation::measured(Basis::Counters, None, saw)
                 .seen("sessions are opened all the time, by pg_stat_database"),
         };
         let change = match self.instead {
@@ -423,7 +423,7 @@ mod tests {
     #[test]
     fn what_new_sessions_pay_for_is_none_where_none_are_opened() {
         let of = |sessions: f64| {
-            let found = found_with_settings(&[("post_auth_delay", "1s", FILE)], move |observed| {
+            let found = found_with_settings(&[("log_hostname", "on", FILE)], move |observed| {
                 observed.counters = super::super::database::tests::counters(&[
                     ("sessions", sessions),
                     ("xact_commit", 40.0),

@@ -372,6 +372,28 @@ pub(super) fn made_distinct(at: &At) -> Option<Shown> {
     if !all_own || others.is_empty() {
         return None;
     }
+    // Rows of its own may be alike, too.
+    let column = |key: &String| {
+        let name = key.rsplit('.').next().unwrap_or(key);
+        name.trim_matches(['"', '(', ')']).to_owned()
+    };
+    let shown: Vec<String> = keys.iter().map(column).collect();
+    let tables = below.all().into_iter().map(|(_, n)| n);
+    let mut tables = tables.filter(|n| n.alias.as_deref().is_some_and(|a| bare(a) == own));
+    let is_key = tables
+        .find_map(|n| at.plan.relations.get(n.relation.as_ref()?))
+        .is_some_and(|facts| {
+            let keys = facts
+                .indexes
+                .iter()
+                .filter(|i| i.valid && i.constraint && !i.partial);
+            keys.into_iter()
+                .any(|i| !i.columns.is_empty() && i.columns.iter().all(|c| shown.contains(c)))
+        });
+    let distinct = match is_key {
+        true => "without DISTINCT, in",
+        false => "in",
+    };
     Some(Shown {
         cost: at.cost(node),
         left: None,
@@ -381,8 +403,8 @@ pub(super) fn made_distinct(at: &At) -> Option<Shown> {
             others.join(" and ")
         ),
         steps: vec![advice(format!(
-            "SELECT … FROM … {own} WHERE EXISTS (SELECT FROM {} WHERE …), without DISTINCT, in the place of the join: it stops at the first match \
-             of each row, and nothing is multiplied and made distinct again; with an index on what is compared",
+            "SELECT … FROM … {own} WHERE EXISTS (SELECT FROM {} WHERE …), {distinct} the place of the join: it stops at the first match \
+             of each row, and nothing is multiplied; with an index on what is compared",
             others.join(" JOIN ")
         ))],
         seen: Vec::new(),

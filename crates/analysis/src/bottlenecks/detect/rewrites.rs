@@ -61,6 +61,17 @@ fn bare(text: &str) -> &str {
     }
 }
 
+/// What an operator is where its sides change places.
+fn mirrored(operator: &str) -> &str {
+    match operator {
+        "<" => ">",
+        ">" => "<",
+        "<=" => ">=",
+        ">=" => "<=",
+        same => same,
+    }
+}
+
 /// The first column of the table that an expression names.
 fn column_in<'f>(expression: &str, facts: &'f RelationFacts) -> Option<&'f str> {
     words(expression).find_map(|word| {
@@ -72,9 +83,9 @@ fn column_in<'f>(expression: &str, facts: &'f RelationFacts) -> Option<&'f str> 
 impl<'a> Compared<'a> {
     fn of(part: &'a str, table: &'a str, facts: &'a RelationFacts) -> Option<Self> {
         let (left, operator, right) = sides(part)?;
-        let (operand, other, column) = match column_in(left, facts) {
-            Some(column) => (left, right, column),
-            None => (right, left, column_in(right, facts)?),
+        let (operand, operator, other, column) = match column_in(left, facts) {
+            Some(column) => (left, operator, right, column),
+            None => (right, mirrored(operator), left, column_in(right, facts)?),
         };
         Some(Self {
             operand: bare(operand),
@@ -204,7 +215,9 @@ impl<'a> Compared<'a> {
             // What has a form of its own there is told that.
             let is_known =
                 forms::known(&format!("{} {} $1", self.operand, self.operator)).is_some();
-            (compares && calls && !is_known).then(|| self.all(&[OWN_INDEX]))?
+            (compares && calls && !is_known).then(|| {
+                self.all(&["an index on the expression, if all that it calls is IMMUTABLE: CREATE INDEX CONCURRENTLY ON {table} ({own})"])
+            })?
         })
     }
 
@@ -306,7 +319,7 @@ impl<'a> Compared<'a> {
             }
             return self.all(&[
                 "give the column the type that it is compared as: ALTER TABLE {table} ALTER {column} TYPE … USING …; as it stands, the text of each row is converted",
-                OWN_INDEX,
+                "or an index on the expression, if the cast is IMMUTABLE (those of texts to dates and times are not): CREATE INDEX ON {table} ({own})",
             ]);
         }
         let value = match kind {
@@ -334,19 +347,24 @@ impl<'a> Compared<'a> {
 
     /// A column with which is reckoned.
     fn by_arithmetic(&self) -> Option<Rewrite> {
-        let (_, sign, _) = sides(self.operand)?;
-        let back = match sign {
-            "+" => "-",
-            "-" => "+",
-            "*" => "/",
-            "/" => "*",
-            "%" | "&" | "|" => return self.all(&[OWN_INDEX]),
+        let (left, sign, _) = sides(self.operand)?;
+        let first = column_in(left, self.facts).is_some();
+        let operator = self.operator;
+        let (stands, moved) = match (sign, first) {
+            ("+", true) => ("{column} + …", format!("{{column}} {operator} value - …")),
+            ("+", false) => ("… + {column}", format!("{{column}} {operator} value - …")),
+            ("-", true) => ("{column} - …", format!("{{column}} {operator} value + …")),
+            ("-", false) => (
+                "… - {column}",
+                format!("{{column}} {} … - value", mirrored(operator)),
+            ),
+            // Whole numbers are rounded, and a factor may be negative.
+            ("*" | "/" | "%" | "&" | "|", _) => return self.all(&[OWN_INDEX]),
             _ => return None,
         };
         self.all(&[
             &format!(
-                "bring what is reckoned to the other side, so that the column stands alone: {{column}} {{operator}} value {back} …, in the place of {{column}} {sign} … {{operator}} \
-                 value; an index on ({{column}}) serves it then"
+                "bring what is reckoned to the other side, so that the column stands alone: {moved}, in the place of {stands} {operator} value; an index on ({{column}}) serves it then"
             ),
         ])
     }
@@ -486,7 +504,14 @@ fn flag(part: &str, table: &str, facts: &RelationFacts) -> Option<Rewrite> {
         " IS NOT UNKNOWN",
     ];
     let shows = tests.iter().any(|test| part.ends_with(test)) || part.contains(" <> ");
-    let column = column_in(part, facts).filter(|_| shows)?;
+    // Of two values one is not the other; of more, another condition asks for other rows.
+    let of_two = |column: &&str| {
+        facts
+            .types
+            .get(*column)
+            .is_some_and(|kind| kind == "boolean")
+    };
+    let column = column_in(part, facts).filter(|_| shows).filter(of_two)?;
     let index = facts.indexes.iter().find(|index| {
         let of = index.predicate.as_deref().filter(|_| index.valid);
         of.is_some_and(|predicate| words(predicate).any(|word| word == column))

@@ -244,13 +244,7 @@ fn taken_apart(seen: &Seen) -> Option<Steps> {
     const FUNCTIONS: &[&str] = &[
         "jsonb_array_elements",
         "jsonb_array_elements_text",
-        "jsonb_each",
-        "jsonb_each_text",
-        "jsonb_object_keys",
         "jsonb_to_recordset",
-        "json_array_elements",
-        "json_array_elements_text",
-        "json_each",
         "unnest",
     ];
     let name = seen.node().function.as_deref()?;
@@ -288,7 +282,8 @@ fn taken_apart(seen: &Seen) -> Option<Steps> {
     let is_array = *name == "unnest";
     let of = |kind: &str| match is_array {
         true => kind.ends_with("[]"),
-        false => kind.starts_with("json"),
+        // json has neither @> nor an operator class of GIN.
+        false => kind == "jsonb",
     };
     let column = facts
         .types
@@ -331,17 +326,19 @@ fn wildcard(seen: &Seen) -> Option<Steps> {
     let filter = seen.filter().filter(|_| seen.discards())?;
     let bounded = {
         let below = seen.node().all();
+        // What LIKE makes of the beginning of a pattern.
         below.iter().any(|(_, n)| {
-            n.conditions
-                .get("Index Cond")
-                .is_some_and(|c| c.contains(" ~>=~ ") || c.contains(" >= "))
+            let bounds = n.conditions.get("Index Cond");
+            let of_texts =
+                |c: &String| c.contains(" ~>=~ ") || c.contains(" >= ") && c.contains("::text");
+            bounds.is_some_and(of_texts)
         })
     };
     (bounded && filter.contains(" ~~ ")).then(|| {
         vec![
             advice(
                 "escape the wildcards that are none: _ in a pattern of LIKE stands for any character, and the index is bounded only by the text before the first wildcard: LIKE 'AB\\_1%' in the \
-                 place of LIKE 'AB_1%' (in a parameter: replace(value, '_', '\\_')), or starts_with(column, value) and column ^@ value, which know no wildcards",
+                 place of LIKE 'AB_1%' (in a parameter: replace(value, '_', '\\_')), or, from 15 on, starts_with(column, value), which knows no wildcards",
             ),
             advice("for patterns with text behind a wildcard an index USING gin (column gin_trgm_ops), from the extension pg_trgm"),
         ]

@@ -2,7 +2,7 @@
 
 use pgassay_model::observed::plans::InnerStatement;
 
-use super::super::conditions::{Compared, compared};
+use super::super::conditions::{Compared, compared, words};
 use super::At;
 use crate::bottlenecks::finding::StepKind;
 
@@ -20,7 +20,8 @@ impl At<'_> {
                     ),
                 ));
             }
-            let Some(parameter) = facts.optional.iter().find(|p| lower.contains(p.as_str())) else {
+            let named = |p: &&String| words(&lower).any(|word| word == p.as_str());
+            let Some(parameter) = facts.optional.iter().find(named) else {
                 continue;
             };
             let signature = self
@@ -28,13 +29,15 @@ impl At<'_> {
                 .definitions
                 .get(name)
                 .map_or(name, |of| &of.signature);
-            told.push((
+            let by_setting = (
                 StepKind::Sql,
                 format!(
                     "ALTER FUNCTION {signature} SET plan_cache_mode = force_custom_plan;   -- {parameter} IS NULL OR … makes a condition optional: a plan that is kept for all \
                      values (generic, from the sixth call on) can use no index for it, one that is made with the values can"
                 ),
-            ));
+            );
+            // The setting is of 12 and later.
+            told.extend((!self.evidence.is_before(120_000)).then_some(by_setting));
             told.push((
                 StepKind::Advice,
                 format!(
