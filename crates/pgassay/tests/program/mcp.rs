@@ -55,7 +55,7 @@ fn content(answer: &Value) -> &str {
 #[test]
 fn an_assistant_lists_reads_compares_and_asks_why() {
     let runs = Runs::new("mcp");
-    let words = "run select-only temp --clients 1,2 --trials 3 --time 0.1 --warmup 0 --scale 1";
+    let words = "run select-only temp --clients 1,2 --trials 3 --time 0.4 --warmup 0 --scale 1";
     for _ in 0..2 {
         let output = runs.run(&words.split(' ').collect::<Vec<_>>());
         assert!(output.status.success(), "{}", text(&output.stderr));
