@@ -279,7 +279,7 @@ fn false_sharing_is_told_and_padding_is_not() {
 #[test]
 fn a_select_is_accounted_for_and_the_same_twice() {
     let runs = Runs::new("lines");
-    let args = ["lines", "-n", "2", "--seed", "7", "--json", "--at", "1,64"];
+    let args = ["lines", "-n", "8", "--seed", "7", "--json", "--at", "1,64"];
     let account = || {
         let output = runs.run(&args);
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
