@@ -22,6 +22,7 @@ PAIRS = [
     (("lwlock", "shared"), ("lwlock", "shared")),
     (("lwlock", "exclusive"), ("lwlock", "exclusive")),
     (("pin", "recent"), ("buffer-hit", "hot block, pin alone")),
+    (("pin", "looked up"), ("buffer-hit", "hot block")),
     (("snapshot", "rebuilt"), ("snapshot", "rebuilt")),
 ]
 

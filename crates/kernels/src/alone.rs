@@ -17,6 +17,7 @@ mod catalogue;
 pub mod exclusive;
 mod forms;
 mod kernel;
+mod pinned;
 mod session;
 mod sync;
 

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::session::{Locks, PinsHeld};
+use crate::pinned::PinsHeld;
+use crate::session::{Locks, Probes, Reads};
 
 /// One operation, and what must hold after many of them.
 pub trait Kernel: Send + Sync {
@@ -54,6 +55,10 @@ pub struct Me {
     pub(crate) locks: Locks,
     /// The pins.
     pub(crate) pins: PinsHeld,
+    /// The blocks that it has read.
+    pub(crate) reads: Reads,
+    /// Whether somebody traces it.
+    pub(crate) probes: Probes,
     random: u64,
     sink: u64,
 }
@@ -69,6 +74,8 @@ impl Me {
             spins_per_delay: 100,
             locks: Locks::default(),
             pins: PinsHeld::default(),
+            reads: Reads::default(),
+            probes: Probes::default(),
             random: seed ^ (slot as u64 + 1).wrapping_mul(0xD134_2543_DE82_EF95),
             sink: 0,
         };

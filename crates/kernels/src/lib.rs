@@ -12,6 +12,7 @@
 mod catalogue;
 mod forms;
 mod kernel;
+mod pinned;
 pub mod placement;
 mod session;
 pub mod source;

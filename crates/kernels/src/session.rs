@@ -1,4 +1,4 @@
-//! What a session keeps to itself beside an operation: which locks and pins it has.
+//! What a session keeps to itself beside an operation: which locks it has, what it counts, who traces it.
 //!
 //! No other session sees any of it. It is a good part of what an operation executes while nobody else
 //! wants the same.
@@ -64,88 +64,66 @@ impl Locks {
     }
 }
 
-/// Entries of a session's table of its pins that are searched one by one (REFCOUNT_ARRAY_ENTRIES).
-const ENTRIES: usize = 8;
-/// Pins that a resource owner notes in order (RESARRAY_MAX_ARRAY).
-const OWNED: usize = 64;
-
-/// A buffer, and how often the session has pinned it; 0 is none.
-#[derive(Debug, Clone, Copy, Default)]
-struct Pinned {
-    buffer: u32,
-    count: u32,
+/// Where a session looks whether somebody traces it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Probe {
+    LockAcquired,
+    LockReleased,
+    ReadStarts,
+    ReadDone,
 }
 
-/// What a session notes of the buffers that it has pinned, so that each takes one pin of the shared count;
-/// and what its resource owner notes, so that an error can unpin them (bufmgr.c, resowner.c).
+/// What the builds of distributions (`--enable-dtrace`) look at in each of these places: a tracer that attaches
+/// counts itself there.
+#[derive(Debug, Default)]
+pub(crate) struct Probes {
+    tracers: [u16; 4],
+    told: u64,
+}
+
+impl Probes {
+    /// The place is passed.
+    #[inline(always)]
+    pub(crate) fn pass(&mut self, probe: Probe) {
+        if self.tracers[probe as usize] != 0 {
+            self.tell();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn tell(&mut self) {
+        self.told += 1;
+    }
+}
+
+/// What a session counts of the blocks that it reads (pgBufferUsage, the relation's statistics, and the cost
+/// that a vacuum is delayed by).
 #[derive(Debug)]
-pub(crate) struct PinsHeld {
-    table: [Pinned; ENTRIES],
-    reserved: Option<usize>,
-    owned: [u32; OWNED],
-    owns: usize,
-    hits: u64,
+pub(crate) struct Reads {
+    pub(crate) hits: u64,
+    pub(crate) page_hits: u64,
+    pub(crate) of_relation: Option<OfRelation>,
+    pub(crate) delayed: bool,
+    pub(crate) cost: u64,
 }
 
-impl Default for PinsHeld {
+/// The relation's blocks.
+#[derive(Debug, Default)]
+pub(crate) struct OfRelation {
+    pub(crate) read: u64,
+    pub(crate) hit: u64,
+}
+
+impl Default for Reads {
     fn default() -> Self {
         Self {
-            table: [Pinned::default(); ENTRIES],
-            reserved: None,
-            owned: [0; OWNED],
-            owns: 0,
             hits: 0,
+            page_hits: 0,
+            of_relation: Some(OfRelation::default()),
+            delayed: false,
+            cost: 0,
         }
-    }
-}
-
-impl PinsHeld {
-    /// Before a pin: there is room to note it.
-    #[inline(never)]
-    pub(crate) fn reserve(&mut self) {
-        assert!(self.owns < OWNED, "too many buffers pinned");
-        if self.reserved.is_none() {
-            self.reserved = self.table.iter().position(|entry| entry.buffer == 0);
-            assert!(self.reserved.is_some(), "too many buffers pinned");
-        }
-    }
-
-    #[inline(never)]
-    fn entry(&mut self, buffer: u32) -> Option<&mut Pinned> {
-        self.table.iter_mut().find(|entry| entry.buffer == buffer)
-    }
-
-    /// How often the session has pinned a buffer.
-    #[inline(always)]
-    pub(crate) fn count(&mut self, buffer: u32) -> u32 {
-        self.entry(buffer).map_or(0, |entry| entry.count)
-    }
-
-    /// The first pin of a buffer.
-    #[inline(never)]
-    pub(crate) fn note(&mut self, buffer: u32) {
-        let free = self.reserved.take().expect("room was reserved");
-        self.table[free] = Pinned { buffer, count: 1 };
-        self.owned[self.owns] = buffer;
-        self.owns += 1;
-        self.hits += 1;
-    }
-
-    /// One pin fewer; whether it was the session's last of this buffer.
-    #[inline(never)]
-    pub(crate) fn forget(&mut self, buffer: u32) -> bool {
-        let owned = &mut self.owned[..self.owns];
-        let at = owned.iter().rposition(|owned| *owned == buffer);
-        let at = at.expect("the buffer is pinned");
-        owned[at] = owned[owned.len() - 1];
-        self.owns -= 1;
-        let entry = self.entry(buffer).expect("the buffer is pinned");
-        entry.count -= 1;
-        let last = entry.count == 0;
-        if last {
-            *entry = Pinned::default();
-        }
-        last
     }
 }
 
@@ -163,17 +141,5 @@ mod tests {
         assert!(!locks.forget(8) && locks.forget(16) && !locks.forget(24));
         (0..3).for_each(|_| locks.resume());
         assert_eq!((locks.count, locks.interrupts_held_off), (0, 0));
-    }
-
-    #[test]
-    fn the_last_pin_of_a_buffer_is_told() {
-        let mut pins = PinsHeld::default();
-        for buffer in 1..=ENTRIES as u32 {
-            pins.reserve();
-            pins.note(buffer);
-        }
-        assert_eq!((pins.count(3), pins.count(99)), (1, 0));
-        assert!((1..=ENTRIES as u32).all(|buffer| pins.forget(buffer)));
-        assert_eq!(pins.count(3), 0);
     }
 }

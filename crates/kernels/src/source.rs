@@ -20,8 +20,10 @@ const FORMS: &[Part] = parts![
     "catalogue/others.rs",
     "catalogue/words.rs",
     "forms/biased.rs",
+    "forms/buffers.rs",
     "forms/cna.rs",
     "forms/content.rs",
+    "forms/lookup.rs",
     "forms/lwlock.rs",
     "forms/lwlock_spin.rs",
     "forms/mod.rs",
@@ -35,6 +37,7 @@ const FORMS: &[Part] = parts![
     "forms/wal.rs",
     "forms/word.rs",
     "kernel.rs",
+    "pinned.rs",
     "session.rs",
     "sync.rs",
 ];

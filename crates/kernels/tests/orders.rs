@@ -97,10 +97,16 @@ fn pins() {
         "pin:compare-and-swap",
         "pin:unpin by subtraction",
         "pin:recent",
+        "pin:looked up",
         "pin:content lock within",
     ] {
         in_every_order(form, 1, 3);
     }
+}
+
+#[test]
+fn snapshots() {
+    in_every_order("snapshot:rebuilt", 1, 2);
 }
 
 #[test]

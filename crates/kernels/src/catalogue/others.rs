@@ -2,8 +2,10 @@
 
 use super::Standing::{Proposed, Released, Yardstick};
 use super::{ENTRY, Form, Of, on_arm64, on_power};
+use crate::forms::buffers::Recent;
 use crate::forms::content;
-use crate::forms::pin::{self, Pins, Recent, UnderSpinlock, UnpinBySubtraction};
+use crate::forms::lookup::Read;
+use crate::forms::pin::{self, Pins, UnderSpinlock, UnpinBySubtraction};
 use crate::forms::rebuilt::Rebuilt;
 use crate::forms::snapshot::{self, Snapshots};
 use crate::forms::victim::{self, ClockHand};
@@ -79,7 +81,15 @@ pub(super) const PINS: &[Form] = &[
         operation: "Pin a buffer whose number is remembered, its header locked meanwhile (ReadRecentBuffer), and unpin it by compare-and-swap; the session notes both.",
         standing: Released("14 to 18"),
         primitive: Some("buffer-hit:hot-block,-pin-alone"),
-        make: Some(|_| Box::new(Pins::<Recent>::new(1))),
+        make: Some(|_| Box::new(Recent::new())),
+        ..PIN
+    },
+    Form {
+        name: "looked up",
+        operation: "Read a block that is in the buffers: its tag hashed, found in the table under the lock of its partition, pinned by compare-and-swap, noted and counted by the session (ReadBuffer), and released.",
+        standing: Released("9.6 to 18"),
+        primitive: Some("buffer-hit:hot-block"),
+        make: Some(|threads| Box::new(Read::new(threads))),
         ..PIN
     },
     Form {

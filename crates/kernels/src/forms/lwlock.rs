@@ -5,10 +5,11 @@
 
 use std::marker::PhantomData;
 
-use super::spinlock::{Delay, increment};
+use super::spinlock::{Delay, increment, place};
 use super::wait_list::{InState, ListLock};
 use super::word::same;
 use crate::kernel::{Kernel, Me};
+use crate::session::Probe;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, Padded, fence, many};
 
 /// Somebody waits.
@@ -106,7 +107,9 @@ impl Counting for AtOnce {
             let free = was & blocked_by == 0;
             if !free && was & L::BIT != 0 {
                 crate::sync::relax();
-                delay.get_or_insert_default().turn(me);
+                delay
+                    .get_or_insert_with(|| Delay::new(place!("LWLockAttemptLock")))
+                    .turn(me);
                 was = lock.state.load(Ordering::Relaxed);
                 continue;
             }
@@ -223,6 +226,7 @@ struct Waiter {
 }
 
 impl Waiter {
+    /// PGSemaphoreLock.
     fn sleep(&self) {
         let mut count = self.semaphore.0.lock().unwrap_or_else(|p| p.into_inner());
         while *count == 0 {
@@ -235,9 +239,22 @@ impl Waiter {
         *count -= 1;
     }
 
+    /// PGSemaphoreUnlock.
     fn wake(&self) {
         *self.semaphore.0.lock().unwrap_or_else(|p| p.into_inner()) += 1;
         self.semaphore.1.notify_one();
+    }
+
+    /// Until it is no longer queued; how often it was woken for something else, which its semaphore is owed.
+    fn sleep_until_woken(&self) -> u32 {
+        let mut for_others = 0;
+        loop {
+            self.sleep();
+            if self.queued.load(Ordering::Acquire) == 0 {
+                return for_others;
+            }
+            for_others += 1;
+        }
     }
 }
 
@@ -281,60 +298,65 @@ impl<C: Counting, L: ListLock> LwLock<C, L> {
         C::attempt(self, mode, me)
     }
 
-    /// LWLockAcquire: it then stands in the session's notes.
-    #[inline(never)]
+    /// That nobody holds it or waits.
+    pub(super) fn free(&self) -> Result<(), String> {
+        let state = self.state.load(Ordering::Relaxed);
+        match state & (HELD | HAS_WAITERS | L::BIT) {
+            0 => Ok(()),
+            _ => Err(format!("the lock is left as {state:#x}")),
+        }
+    }
+
+    /// Acquires it, and counts whether another thread had it.
+    #[inline(always)]
     pub(crate) fn acquire(&self, mode: Mode, me: &mut Me) {
+        let at_once = self.acquire_or_wait(mode, me);
+        me.contended += u64::from(!at_once);
+    }
+
+    /// LWLockAcquire: it then stands in the session's notes; whether it was had at once. Who waits does so in
+    /// the same function, as in the server, so that there is as much to keep across its calls.
+    #[inline(never)]
+    fn acquire_or_wait(&self, mode: Mode, me: &mut Me) -> bool {
+        let mut at_once = true;
+        let mut owed = 0;
         me.locks.hold_off();
-        if !self.attempt(mode, me) {
-            me.contended += 1;
+        while !self.attempt(mode, me) {
+            at_once = false;
             if C::AT_ONCE {
-                self.wait_in_the_list(mode, me);
+                const { assert!(!C::AT_ONCE || L::BIT != 0) };
+                // The attempt, in vain, has locked the list by the state's bit.
+                self.append(mode, me.slot);
+                self.state.fetch_and(!L::BIT, Ordering::SeqCst);
             } else {
-                self.acquire_slowly(mode, me);
+                self.queue(mode, me);
+                // It may have been released before it was known that we wait.
+                if self.attempt(mode, me) {
+                    self.dequeue(me);
+                    break;
+                }
             }
+            me.sleeps += 1;
+            owed += self.waiters[me.slot].sleep_until_woken();
+            self.state.fetch_or(RELEASE_OK, Ordering::SeqCst);
         }
+        me.probes.pass(Probe::LockAcquired);
         me.locks.note(self.name(), mode == Mode::Exclusive);
-    }
-
-    #[cold]
-    fn acquire_slowly(&self, mode: Mode, me: &mut Me) {
-        loop {
-            let list = self.list.lock(&self.state, me);
-            self.state.fetch_or(HAS_WAITERS, Ordering::SeqCst);
-            self.append(mode, me.slot);
-            self.unlock_list(list);
-            // It may have been released before it was known that we wait.
-            if self.attempt(mode, me) {
-                self.dequeue(me);
-                return;
-            }
-            self.sleep(me);
-            if self.attempt(mode, me) {
-                return;
-            }
+        while owed > 0 {
+            self.waiters[me.slot].wake();
+            owed -= 1;
         }
+        at_once
     }
 
-    /// The same after an attempt that, in vain, locked the list by the state's bit.
+    /// LWLockQueueSelf.
     #[cold]
-    fn wait_in_the_list(&self, mode: Mode, me: &mut Me) {
-        const { assert!(!C::AT_ONCE || L::BIT != 0) };
-        loop {
-            self.append(mode, me.slot);
-            self.state.fetch_and(!L::BIT, Ordering::SeqCst);
-            self.sleep(me);
-            if self.attempt(mode, me) {
-                return;
-            }
-        }
-    }
-
-    /// Until it is woken.
-    fn sleep(&self, me: &mut Me) {
-        me.sleeps += 1;
-        self.waiters[me.slot].sleep();
-        self.waiters[me.slot].queued.store(0, Ordering::Relaxed);
-        self.state.fetch_or(RELEASE_OK, Ordering::SeqCst);
+    #[inline(never)]
+    fn queue(&self, mode: Mode, me: &mut Me) {
+        let list = self.list.lock(&self.state, me);
+        self.state.fetch_or(HAS_WAITERS, Ordering::SeqCst);
+        self.append(mode, me.slot);
+        self.unlock_list(list);
     }
 
     /// LWLockReleaseClearVar of those who insert WAL, up to 15: what stands beside the lock is cleared under
@@ -354,7 +376,9 @@ impl<C: Counting, L: ListLock> LwLock<C, L> {
             false => SHARED,
             true => EXCLUSIVE,
         };
-        self.after_release(C::subtract(&self.state, held), me);
+        let left = C::subtract(&self.state, held);
+        me.probes.pass(Probe::LockReleased);
+        self.after_release(left, me);
         me.locks.resume();
     }
 
@@ -389,7 +413,9 @@ impl<C: Counting, L: ListLock> LwLock<C, L> {
         self.tail.store(slot as u32, Ordering::Relaxed);
     }
 
-    /// Leaves the list, or absorbs the wake-up that is already on its way.
+    /// LWLockDequeueSelf: leaves the list, or absorbs the wake-up that is already on its way.
+    #[cold]
+    #[inline(never)]
     fn dequeue(&self, me: &mut Me) {
         let mine = &self.waiters[me.slot];
         let list = self.list.lock(&self.state, me);
@@ -405,8 +431,9 @@ impl<C: Counting, L: ListLock> LwLock<C, L> {
         if !on_the_list {
             // Who took us off expects that we try again; we have it already, so others may be woken.
             self.state.fetch_or(RELEASE_OK, Ordering::SeqCst);
-            mine.sleep();
-            mine.queued.store(0, Ordering::Relaxed);
+            for _ in 0..mine.sleep_until_woken() {
+                mine.wake();
+            }
         }
     }
 
@@ -482,6 +509,7 @@ impl<C: Counting, L: ListLock> LwLock<C, L> {
         while woken != NONE {
             let waiter = &self.waiters[woken as usize];
             woken = waiter.next.load(Ordering::Relaxed);
+            waiter.queued.store(0, Ordering::Release);
             waiter.wake();
         }
     }
@@ -529,10 +557,7 @@ impl<C: Counting, const EXCLUSIVE_PERCENT: usize, L: ListLock> Kernel
     }
 
     fn proof(&self, operations: u64) -> Result<(), String> {
-        let state = self.lock.state.load(Ordering::Relaxed);
-        if state & (HELD | HAS_WAITERS | L::BIT) != 0 {
-            return Err(format!("the lock is left as {state:#x}"));
-        }
+        self.lock.free()?;
         let must = match EXCLUSIVE_PERCENT {
             0 => 0,
             100 => operations,

@@ -2,8 +2,10 @@
 //! thing to shared memory.
 
 pub(crate) mod biased;
+pub(crate) mod buffers;
 pub(crate) mod cna;
 pub(crate) mod content;
+pub(crate) mod lookup;
 pub(crate) mod lwlock;
 pub(crate) mod lwlock_spin;
 pub(crate) mod pin;

@@ -4,32 +4,27 @@
 //! changes by compare-and-swap (48354581a4); in 19 it has 64 bits and an unpin is one subtraction
 //! (5310fac6e0).
 //!
-//! Who remembers in which buffer a block is (ReadRecentBuffer, from 14) locks the header by a bit of that
-//! word, compares the tag, and pins as the lock is given back.
+//! The word alone; with what a session notes beside it in [`super::buffers`].
 
 use std::marker::PhantomData;
 
 use super::spinlock::{Retry, Spinlock};
 use super::word::same;
 use crate::kernel::{Kernel, Me};
-use crate::sync::{AtomicU32, AtomicU64, Ordering, Padded, give_back, many, relax};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, Padded, many, relax};
 
 /// One pin in the state's lowest bits.
 pub(super) const ONE_PIN: u32 = 1;
 /// All of them.
 pub(super) const PINS: u32 = ONE_USAGE - 1;
 /// One in the usage count, which begins here and ends at 5.
-const ONE_USAGE: u32 = 1 << 18;
-const USAGE: u32 = 0xF << 18;
+pub(super) const ONE_USAGE: u32 = 1 << 18;
+pub(super) const USAGE: u32 = 0xF << 18;
 const MOST_USAGE: u32 = 5 << 18;
 /// The buffer holds a block.
-const VALID: u32 = 1 << 24;
+pub(super) const VALID: u32 = 1 << 24;
 /// The header is locked.
-const LOCKED: u32 = 1 << 22;
-
-/// What a block is called: tablespace, database, relation, fork, number.
-type Tag = [u32; 5];
-const TAG: Tag = [1663, 5, 16384, 0, 0];
+pub(super) const LOCKED: u32 = 1 << 22;
 
 /// How a buffer is pinned and unpinned.
 pub(crate) trait Way: Send + Sync + 'static {
@@ -37,8 +32,6 @@ pub(crate) trait Way: Send + Sync + 'static {
 }
 
 pub(crate) struct Descriptor {
-    tag: Tag,
-    number: u32,
     state: AtomicU32,
     wide: AtomicU64,
     spinlock: Spinlock,
@@ -52,13 +45,9 @@ pub(crate) struct Pins<W> {
 
 impl<W> Pins<W> {
     pub(crate) fn new(buffers: usize) -> Self {
-        let mut number = 0;
         Self {
             buffers: many(buffers, || {
-                number += 1;
                 Padded(Descriptor {
-                    tag: TAG,
-                    number,
                     state: AtomicU32::new(VALID),
                     wide: AtomicU64::new(0),
                     spinlock: Spinlock::new(Retry::TestFirst),
@@ -173,61 +162,6 @@ impl Way for UnpinBySubtraction {
         }
         buffer.wide.fetch_sub(u64::from(ONE_PIN), Ordering::SeqCst);
         me.contended += met;
-    }
-}
-
-/// By a remembered number, with all that the session notes.
-pub(crate) struct Recent;
-
-impl Recent {
-    /// LockBufHdr: the state as it was.
-    #[inline(always)]
-    fn lock_header(state: &AtomicU32, me: &mut Me) -> u32 {
-        let mut was = state.fetch_or(LOCKED, Ordering::SeqCst);
-        if was & LOCKED != 0 {
-            me.contended += 1;
-            while was & LOCKED != 0 {
-                relax();
-                was = state.fetch_or(LOCKED, Ordering::SeqCst);
-            }
-        }
-        was
-    }
-
-    /// ReadRecentBuffer.
-    #[inline(never)]
-    fn pin(buffer: &Descriptor, tag: Tag, me: &mut Me) -> bool {
-        me.pins.reserve();
-        if me.pins.count(buffer.number) > 0 {
-            return false;
-        }
-        let state = Self::lock_header(&buffer.state, me);
-        let as_wanted = state & VALID != 0 && buffer.tag == tag;
-        let pin = if as_wanted { ONE_PIN } else { 0 };
-        // Whoever has it locked changes it alone: a store gives the lock back.
-        give_back!(buffer.state, state + pin);
-        if as_wanted {
-            me.pins.note(buffer.number);
-        }
-        as_wanted
-    }
-
-    /// ReleaseBuffer.
-    #[inline(never)]
-    fn unpin(buffer: &Descriptor, me: &mut Me) {
-        if me.pins.forget(buffer.number) {
-            let met = change(&buffer.state, |state| state - ONE_PIN, compare_and_swap);
-            me.contended += u64::from(met);
-        }
-    }
-}
-
-impl Way for Recent {
-    #[inline(always)]
-    fn operate(buffer: &Descriptor, me: &mut Me) {
-        if Self::pin(buffer, TAG, me) {
-            Self::unpin(buffer, me);
-        }
     }
 }
 

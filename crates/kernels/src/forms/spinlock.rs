@@ -12,6 +12,8 @@ const MOST_SPINS: u32 = 1000;
 /// And of the sleeps, in microseconds.
 const SHORTEST_SLEEP: u64 = 1000;
 const LONGEST_SLEEP: u64 = 1_000_000;
+/// Sleeps after which a lock is taken for stuck (NUM_DELAYS).
+const MOST_SLEEPS: u32 = 1000;
 
 /// How a lock that was found taken is tried again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,7 +127,7 @@ impl<T: Take> Spinlock<T> {
 
     #[cold]
     fn wait(&self, me: &mut Me) {
-        let mut delay = Delay::default();
+        let mut delay = Delay::new(place!("s_lock"));
         loop {
             match self.retry {
                 Retry::SwapNoHint => spin(),
@@ -142,21 +144,64 @@ impl<T: Take> Spinlock<T> {
     }
 }
 
+/// Where a thread waits, as is told if it does so too long.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) file: &'static str,
+    pub(crate) line: u32,
+    pub(crate) function: &'static str,
+}
+
+/// The place where it stands.
+macro_rules! place {
+    ($function:literal) => {
+        $crate::forms::spinlock::Place {
+            file: file!(),
+            line: line!(),
+            function: $function,
+        }
+    };
+}
+pub(crate) use place;
+
 /// The back-off of s_lock and of the lock of an LWLock's list (perform_spin_delay): turns, then a sleep of a
 /// millisecond that grows by a random factor of 1 to 2.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Delay {
     turns: u32,
+    sleeps: u32,
     sleep: u64,
+    place: Place,
 }
 
 impl Delay {
+    #[inline(always)]
+    pub(crate) fn new(place: Place) -> Self {
+        Self {
+            turns: 0,
+            sleeps: 0,
+            sleep: 0,
+            place,
+        }
+    }
+
     /// One turn was in vain.
+    #[inline(never)]
     pub(crate) fn turn(&mut self, me: &mut Me) {
         self.turns += 1;
         if self.turns < me.spins_per_delay {
             return;
         }
+        self.sleeps += 1;
+        let Place {
+            file,
+            line,
+            function,
+        } = self.place;
+        assert!(
+            self.sleeps <= MOST_SLEEPS,
+            "{function}, {file}:{line}: the lock is stuck"
+        );
         if self.sleep == 0 {
             self.sleep = SHORTEST_SLEEP;
         }
@@ -170,10 +215,13 @@ impl Delay {
     }
 
     /// It was had: without a sleep, so the next sleep comes later; or after one, so it comes a little sooner.
-    pub(crate) fn finish(self, me: &mut Me) {
+    #[inline(never)]
+    pub(crate) fn finish(&self, me: &mut Me) {
         if self.sleep == 0 {
-            me.spins_per_delay = (me.spins_per_delay + 100).min(MOST_SPINS);
-        } else {
+            if me.spins_per_delay < MOST_SPINS {
+                me.spins_per_delay = (me.spins_per_delay + 100).min(MOST_SPINS);
+            }
+        } else if me.spins_per_delay > FEWEST_SPINS {
             me.spins_per_delay = (me.spins_per_delay - 1).max(FEWEST_SPINS);
         }
     }

@@ -1,6 +1,6 @@
 //! What guards the list of those who wait for an LWLock: a spinlock of its own, a bit of the lock's state, a futex.
 
-use super::spinlock::{Delay, Retry, Spinlock};
+use super::spinlock::{Delay, Retry, Spinlock, place};
 use crate::kernel::Me;
 use crate::sync::{AtomicU32, Mutex, Ordering, relax};
 
@@ -32,7 +32,7 @@ impl ListLock for InState {
 
     fn lock(&self, state: &AtomicU32, me: &mut Me) {
         while state.fetch_or(Self::BIT, Ordering::SeqCst) & Self::BIT != 0 {
-            let mut delay = Delay::default();
+            let mut delay = Delay::new(place!("LWLockWaitListLock"));
             while state.load(Ordering::Relaxed) & Self::BIT != 0 {
                 relax();
                 delay.turn(me);
