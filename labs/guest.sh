@@ -136,7 +136,7 @@ boot_one() {
 	timeout "${GUEST_SECONDS:-1800}" nice -n "${NICE:-10}" $machine -nographic -nic none -no-reboot \
 		-kernel "$boot/kernel" -initrd "$boot/initramfs" -append "console=$console panic=-1 quiet $argument" \
 		-drive "file=$disk,if=virtio,format=raw,cache=unsafe" </dev/null 2>&1 | tee "$out/console-$name.log" | tr -d '\r' |
-		grep --line-buffered -E "guest:|error|panic" || true
+		grep --line-buffered -E "guest:|error|Kernel panic" || true
 	rm -rf "$runs" && mkdir -p "$runs"
 	debugfs -R "rdump /lab $runs" "$disk" >/dev/null 2>&1 || true
 	rm -f "$disk"

@@ -105,6 +105,8 @@ rm -rf "$out/guests"
 for each in "$@"; do
 	processor "$each"
 	mkdir -p "$work"
+	# A run that was interrupted while the plugin recorded left it there.
+	[ ! -e "$work/passwd" ] || mv "$work/passwd" "$work/root/etc/passwd"
 	userland "postgresql-$major"
 	keep_loader
 	program
