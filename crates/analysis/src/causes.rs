@@ -1,8 +1,10 @@
 //! What holds a server back by all loads and the audit together: their findings in one order.
 
 use crate::analysis::Analysis;
+use crate::bottlenecks::detect::SATURATED;
 use crate::bottlenecks::{
-    Cause, Finding, Part, SeenBy, Severity, cause, find, invalidates, known_gain, measures, weights,
+    Basis, Cause, Confidence, Finding, Part, SeenBy, Severity, cause, find, invalidates,
+    known_gain, measures, weights,
 };
 use crate::check::CheckReport;
 use crate::{measuring, metrics};
@@ -163,12 +165,36 @@ pub fn with_audit(analysis: &Analysis, measured: &[Finding]) -> Vec<Finding> {
         findings.push(finding.clone());
     }
     findings.extend(known.map(|(_, finding)| finding.clone()));
+    explain_full_cpus(&mut findings);
     findings
+}
+
+/// Of full CPUs that nothing measured explains, what the audit knows and whose page names them is the cause: it stands
+/// before them.
+fn explain_full_cpus(findings: &mut Vec<Finding>) {
+    let full = findings
+        .iter()
+        .position(|f| f.id == SATURATED && f.symptom_of.is_none());
+    let explains = |f: &&Finding| {
+        f.basis == Basis::State
+            && f.severity >= Severity::Medium
+            && f.confidence >= Confidence::Medium
+            && find(&f.id).is_some_and(|entry| entry.symptoms.contains(&SATURATED))
+    };
+    let Some((full, cause)) = full.zip(findings.iter().find(explains).cloned()) else {
+        return;
+    };
+    let named = format!("{} ({})", cause.title, cause.id);
+    findings[full].becomes_symptom_of(cause.id.clone(), named);
+    let at = findings.iter().position(|f| f.id == cause.id);
+    if let Some(behind) = at.filter(|at| *at > full) {
+        let cause = findings.remove(behind);
+        findings.insert(full, cause);
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::diagnose::Confidence;
     use crate::profile::tree::CallTree;
     use serde_json::Value;
 
@@ -179,7 +205,7 @@ mod tests {
     use super::*;
     use crate::analysis::StageAnalysis;
     use crate::bottlenecks::detect::tests::scaling;
-    use crate::bottlenecks::finding::{Basis, Circumstances, Observation};
+    use crate::bottlenecks::finding::{Circumstances, Observation};
     use crate::check;
     use crate::diagnose::{Diagnosis, SCHEMA};
     use crate::measured::StageArm;
@@ -200,6 +226,8 @@ mod tests {
         }
         let rows = serde_json::to_string(&rows).unwrap();
         facts.server.insert("settings".into(), Reading::Text(rows));
+        let nothing_old = Reading::Text("[]".into());
+        facts.server.insert("horizon".into(), nothing_old);
         check::check(&facts)
     }
 
@@ -341,6 +369,28 @@ mod tests {
         let some = with_time(0.03, 0.9, &[]);
         let pages = some.iter().find(|cause| cause.id == "huge-pages").unwrap();
         assert!((pages.expected_gain - 0.03).abs() < 1e-9, "{pages:?}");
+    }
+
+    #[test]
+    fn what_the_audit_knows_stands_before_full_cpus_that_nothing_else_explains() {
+        let full = || finding(SATURATED, 0.5, Confidence::High);
+        let shown = |findings: Vec<Finding>, settings: &[(&str, &str)]| -> Vec<Finding> {
+            let mut analysis = run(vec![loaded("mine.sql", findings.clone())]);
+            analysis.check = Some(audit(settings));
+            with_audit(&analysis, &findings)
+        };
+        let ignored = &[("vacuum_defer_cleanup_age", "1000000")];
+        let found = shown(vec![full()], ignored);
+        assert_eq!(found[0].id, "horizon-held");
+        assert_eq!(found[1].id, SATURATED);
+        assert_eq!(found[1].cause.as_deref(), Some("horizon-held"));
+        // Without it they stand first, and with a cause that was measured they stay that one's.
+        assert_eq!(shown(vec![full()], &[])[0].id, SATURATED);
+        let mut explained = full();
+        explained.becomes_symptom_of("sequential-scan".into(), "scans".into());
+        let found = shown(vec![explained], ignored);
+        assert_eq!(found[0].id, SATURATED);
+        assert_eq!(found[0].cause.as_deref(), Some("sequential-scan"));
     }
 
     /// The second of the audit and the windows of a load are held against each other.

@@ -11,7 +11,8 @@
 //!    the few rows that it changes, is no cause at all.
 //! 2. *How sure it is* is its confidence. Who sees a wait and not what is behind it is not sure.
 //! 3. *A symptom* never ranks above the finding that it is a symptom of ([`super::symptoms`]), and right below it where
-//!    it is as large. What only usually is a symptom of something that was not found keeps its place.
+//!    it is as large. A cause without a figure of its own has that of its symptom. What only usually is a symptom of
+//!    something that was not found keeps its place.
 //! 4. What makes all figures those of something else (a build with assertions, a client at its limit) stands before
 //!    everything, whatever it costs.
 //!
@@ -24,7 +25,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::finding::{Confidence, Finding, Severity};
-use super::{Entry, find};
+use super::{Entry, find, symptoms};
 
 /// What is left of a gain that a load of ours shows on a well-configured server, too: if most
 /// of the time goes there, it still stands before what is moderate and only known, and behind
@@ -86,15 +87,20 @@ pub(crate) fn order(findings: &mut Vec<Finding>, workload: Option<&str>) {
 
 /// What each finding of a load weighs: what it measured times the confidence, a symptom no more than its cause.
 pub(crate) fn weights(findings: &[Finding], workload: Option<&str>) -> Vec<f64> {
-    let own: Vec<f64> = findings
+    let mut own: Vec<f64> = findings
         .iter()
         .map(|finding| measured_gain(finding, workload))
         .collect();
-    let of_cause = |finding: &Finding| {
+    let cause_of = |finding: &Finding| {
         let cause = finding.cause.as_ref()?;
-        let at = findings.iter().position(|f| f.id == *cause)?;
-        Some(own[at])
+        findings.iter().position(|f| f.id == *cause)
     };
+    for (at, symptom) in findings.iter().enumerate() {
+        if let Some(cause) = cause_of(symptom).filter(|c| symptoms::says_no_figure(&findings[*c])) {
+            own[cause] = own[cause].max(own[at]);
+        }
+    }
+    let of_cause = |finding: &Finding| cause_of(finding).map(|cause| own[cause]);
     findings
         .iter()
         .zip(&own)
@@ -233,6 +239,26 @@ mod tests {
         alone.cause = Some("forced-checkpoints".into());
         let found = ordered(vec![waits("hot-page", 0.1, Confidence::High), alone]);
         assert_eq!(found, ["wal-flush", "hot-page"]);
+    }
+
+    #[test]
+    fn a_cause_without_a_figure_stands_where_its_symptom_stood() {
+        let mut symptom = finding(
+            "cpu-saturated",
+            Basis::MachineTime,
+            0.5,
+            Circumstances::default(),
+        );
+        symptom.cause = Some("horizon-held".into());
+        let seen = Observation::new(Severity::High, Confidence::Medium, "Held.");
+        let entry = find("horizon-held").unwrap();
+        let held = Finding::new(entry, seen, Circumstances::default());
+        let found = ordered(vec![
+            waits("hot-page", 0.2, Confidence::High),
+            symptom,
+            held,
+        ]);
+        assert_eq!(found, ["horizon-held", "cpu-saturated", "hot-page"]);
     }
 
     #[test]

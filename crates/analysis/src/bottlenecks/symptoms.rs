@@ -14,14 +14,19 @@ const OF_STATEMENTS: &[&str] = &[SATURATED, "buffer-mapping-locks", "shared-buff
 /// The part of a symptom's gain that a cause must have.
 const LARGE_ENOUGH: f64 = 0.5;
 
+/// Whether the page of the cause names the entry.
+fn names(cause: &Finding, symptom: &Finding) -> bool {
+    let entry = |finding: &Finding| find(&finding.id);
+    entry(cause)
+        .zip(entry(symptom))
+        .is_some_and(|(cause, symptom)| cause.symptoms.contains(&symptom.id))
+}
+
 /// Whether one is what the other may show itself by.
 fn shows(cause: &Finding, symptom: &Finding) -> bool {
-    let entry = |finding: &Finding| find(&finding.id);
-    let named = entry(cause)
-        .zip(entry(symptom))
-        .is_some_and(|(cause, symptom)| cause.symptoms.contains(&symptom.id));
+    let by_page = names(cause, symptom);
     let symptom = symptom.id.as_str();
-    named
+    by_page
         || match cause.basis {
             Basis::Statements => OF_STATEMENTS.contains(&symptom),
             Basis::CpuSamples => symptom == SATURATED,
@@ -37,6 +42,12 @@ fn is_cause(finding: &Finding) -> bool {
         && finding.severity > Severity::Info
 }
 
+/// Whether it has no figure of its own, or one that is small since the CPUs are full: of the same full CPUs it may be the
+/// cause all the same.
+pub(super) fn says_no_figure(cause: &Finding) -> bool {
+    cause.gain().is_none() || cause.limited_by_cpus
+}
+
 /// Says of each symptom which of the other findings is its cause.
 pub(super) fn link(evidence: &Evidence, findings: &mut [Finding]) {
     let gain = |finding: &Finding| finding.gain().unwrap_or(0.0);
@@ -48,8 +59,13 @@ pub(super) fn link(evidence: &Evidence, findings: &mut [Finding]) {
                 cause.id != symptom.id
                     && is_cause(cause)
                     && shows(cause, symptom)
-                    && gain(cause) >= LARGE_ENOUGH * gain(symptom)
-                    && (symptom.id != SATURATED || own_work && cause.severity >= Severity::Medium)
+                    && (gain(cause) >= LARGE_ENOUGH * gain(symptom)
+                        || symptom.id == SATURATED
+                            && names(cause, symptom)
+                            && says_no_figure(cause))
+                    && (symptom.id != SATURATED
+                        || (own_work || names(cause, symptom))
+                            && cause.severity >= Severity::Medium)
             });
             let most = causes.max_by(|a, b| gain(a).total_cmp(&gain(b)))?;
             Some((most.id.clone(), format!("{} ({})", most.title, most.id)))
@@ -72,7 +88,7 @@ pub(super) fn link(evidence: &Evidence, findings: &mut [Finding]) {
 
 impl Finding {
     /// The same as a symptom of another finding, which is surer than what such symptoms usually are of.
-    fn becomes_symptom_of(&mut self, id: String, named: String) {
+    pub(crate) fn becomes_symptom_of(&mut self, id: String, named: String) {
         let saw = match self.saw.split_once(", a symptom of ") {
             Some((saw, _)) => saw,
             None => self.saw.trim_end_matches('.'),
@@ -131,6 +147,29 @@ mod tests {
         let mut information = forced(0.4);
         information.severity = Severity::Info;
         assert_eq!(causes(vec![flush(), information]), [None, None]);
+    }
+
+    /// Dead rows that something holds were named below the full CPUs that came of them.
+    #[test]
+    fn full_cpus_are_a_symptom_of_what_has_no_figure_where_nothing_measured_is_behind_them() {
+        let full = || finding(SATURATED, Basis::MachineTime, 0.5);
+        let held = || {
+            let seen = Observation::new(Severity::High, Confidence::Medium, "Held.");
+            let entry = find("horizon-held").unwrap();
+            Finding::new(entry, seen, Circumstances::default())
+        };
+        let found = causes(vec![full(), held()]);
+        assert_eq!(found, [Some("horizon-held".to_owned()), None]);
+        let scan = finding("sequential-scan", Basis::Statements, 0.6);
+        let found = causes(vec![full(), held(), scan]);
+        assert_eq!(found[0], Some("sequential-scan".to_owned()));
+        let mut unsure = held();
+        unsure.confidence = Confidence::Low;
+        assert_eq!(causes(vec![full(), unsure]), [None, None]);
+        // A page that does not name it explains nothing.
+        let seen = Observation::new(Severity::High, Confidence::High, "Off.");
+        let other = Finding::new(find("fsync-off").unwrap(), seen, Circumstances::default());
+        assert_eq!(causes(vec![full(), other]), [None, None]);
     }
 
     #[test]

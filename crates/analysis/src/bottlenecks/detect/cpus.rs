@@ -336,7 +336,7 @@ pub fn filled_by_own_work(evidence: &Evidence) -> bool {
     let others = evidence.run.and_then(|run| {
         let busy = run.point.estimate(metrics::MACHINE_CPUS)?.estimate;
         let cpus = f64::from(run.host.cpus?);
-        Some(run.other_cpus()? >= 0.25 * busy || busy < CONFINED * cpus)
+        Some(run.other_cpus()? >= 0.5 * busy || busy < CONFINED * cpus)
     });
     !others.unwrap_or(false)
 }

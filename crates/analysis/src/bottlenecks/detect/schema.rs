@@ -1,9 +1,10 @@
 //! What the catalogues of the database say of its tables and indexes.
 
+use super::sessions::horizon;
 use super::{Detector, facts, medium_if};
 use crate::bottlenecks::fact_view::{FactView, Row, number, word};
 use crate::bottlenecks::finding::{
-    Confidence, Judged, Observation, Severity, could_not_see, passed,
+    Confidence, Judged, Observation, Severity, Verdict, could_not_see, passed,
 };
 
 pub(super) const DETECTORS: &[Detector] = &[
@@ -214,7 +215,19 @@ fn autovacuum_behind(seen: &FactView) -> Judged {
     } else {
         Severity::Medium
     };
-    let mut found = Observation::new(severity, Confidence::Medium, saw).sql(format!(
+    let found = Observation::new(severity, Confidence::Medium, saw);
+    // No vacuum removes what is held.
+    if let Ok(Verdict::Found(held)) = horizon(seen) {
+        return found
+            .symptom_of("something old that holds dead rows (horizon-held)")
+            .seen(held.saw)
+            .advice(format!(
+                "end what holds them first, see horizon-held: VACUUM removes nothing before; then VACUUM (ANALYZE) {}",
+                name(first, "table")
+            ))
+            .found();
+    }
+    let mut found = found.sql(format!(
         "VACUUM (ANALYZE, VERBOSE) {};",
         name(first, "table")
     ));
@@ -230,4 +243,47 @@ fn autovacuum_behind(seen: &FactView) -> Judged {
              raise autovacuum_vacuum_cost_limit and autovacuum_max_workers",
         )
         .found()
+}
+
+#[cfg(test)]
+mod tests {
+    use pgassay_model::facts::Facts;
+    use pgassay_model::reading::Reading;
+
+    use crate::check::check;
+
+    const RECORDED: &str = include_str!("../../../tests/check/recorded/debian12-pg15.json");
+
+    /// It advised VACUUM below a finding that says why VACUUM removes nothing.
+    #[test]
+    fn dead_rows_that_something_holds_are_told_no_vacuum_before_it_is_gone() {
+        let of = |seconds: u64| {
+            let mut facts: Facts = serde_json::from_str(RECORDED).unwrap();
+            let dead =
+                r#"[{"table": "public.jobs", "live": 10, "dead": 90000, "switched_off": false}]"#;
+            let old = format!(
+                r#"[{{"kind": "session", "name": "41", "transactions": 900000, "seconds": {seconds}}}]"#
+            );
+            let mut answer = |name: &str, text: String| {
+                facts.server.insert(name.into(), Reading::Text(text));
+            };
+            answer("dead_rows", dead.to_owned());
+            answer("horizon", old);
+            let report = check(&facts);
+            let mut findings = report.findings();
+            findings
+                .find(|f| f.id == "autovacuum-behind")
+                .unwrap()
+                .clone()
+        };
+        let held = of(7200);
+        assert!(
+            held.remedy[0].text.starts_with("end what holds them"),
+            "{held:#?}"
+        );
+        assert!(held.symptom_of.is_some());
+        let behind = of(1);
+        assert!(behind.remedy[0].text.starts_with("VACUUM"), "{behind:#?}");
+        assert!(behind.symptom_of.is_none());
+    }
 }

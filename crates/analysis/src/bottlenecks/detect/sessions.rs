@@ -162,7 +162,7 @@ fn active(seen: &FactView) -> Judged {
         .found()
 }
 
-fn horizon(seen: &FactView) -> Judged {
+pub(super) fn horizon(seen: &FactView) -> Judged {
     let rows = seen.rows("horizon")?;
     let mut finding: Option<(Severity, String, String)> = None;
     let kept = seen.value("vacuum_defer_cleanup_age").ok();

@@ -161,7 +161,6 @@ const ROWS: &[Row] = &[
     developer("jit_profiling_support", &["off"], Medium),
     developer("trace_sort", &["off"], Medium),
     developer("zero_damaged_pages", &["off"], Medium),
-    developer("wal_consistency_checking", &[""], High),
     developer("post_auth_delay", &["0"], High),
     developer("pre_auth_delay", &["0"], High),
     developer("trace_notify", &["off"], Medium),
@@ -172,6 +171,13 @@ const ROWS: &[Row] = &[
     developer("enable_nestloop", &["on"], Medium),
     developer("enable_bitmapscan", &["on"], Medium),
     developer("enable_sort", &["on"], Medium),
+    developer("enable_indexonlyscan", &["on"], Medium),
+    developer("enable_mergejoin", &["on"], Medium),
+    developer("enable_hashagg", &["on"], Medium),
+    developer("enable_material", &["on"], Medium),
+    developer("enable_memoize", &["on"], Medium),
+    developer("enable_partition_pruning", &["on"], Medium),
+    developer("constraint_exclusion", &["partition", "on"], Medium),
 ];
 
 /// What the values of an entry have in common, before their list.
