@@ -74,6 +74,17 @@ const KINDS: &[Kind] = &[
         ],
     },
     Kind {
+        begins: &[
+            "GRANT", "REVOKE", "ALTER", "COMMENT", "CREATE", "DROP", "TRUNCATE", "REASSIGN",
+        ],
+        contains: &[],
+        what: "commands that change the catalogues",
+        advice: &[
+            "run it once, when something has changed, and not all the time (ALTER DEFAULT PRIVILEGES grants on what is created later): each such command has \
+             all sessions drop what they keep of the catalogues and plan their statements anew",
+        ],
+    },
+    Kind {
         begins: &["INSERT", "UPDATE", "DELETE", "MERGE", "CALL", "DO"],
         contains: &[],
         what: "a job that writes",
@@ -278,7 +289,7 @@ fn beside(evidence: &Evidence) -> Option<Observation> {
     )
 }
 
-fn short(text: &str) -> String {
+pub(super) fn short(text: &str) -> String {
     const MOST: usize = 160;
     match text.char_indices().nth(MOST) {
         Some((end, _)) => format!("{}…", text[..end].trim_end_matches('…')),

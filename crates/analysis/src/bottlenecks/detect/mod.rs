@@ -13,6 +13,7 @@ mod brin;
 mod build;
 mod checkpoints;
 mod checks;
+mod commands;
 mod commits;
 mod computations;
 mod conditions;

@@ -6,7 +6,7 @@
 use pgassay_model::observed::plans::Plan;
 
 use super::hits::Named;
-use super::{computations, extensions, felt, nodes, tenths, waiting, waits};
+use super::{commands, computations, extensions, felt, nodes, tenths, waiting, waits};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Finding, Observation, Severity};
 use crate::bottlenecks::wait_events;
@@ -35,6 +35,7 @@ pub(super) const ENTRIES: &[(&str, super::Kind)] = &[
     (CLASS, super::Kind::Samples),
     (nodes::NODE, super::Kind::Run),
     (felt::FELT, super::Kind::Run),
+    (commands::OFTEN, super::Kind::Run),
     (computations::ENTRY, super::Kind::Samples),
 ];
 
@@ -51,6 +52,7 @@ pub fn look(evidence: &Evidence, findings: &[Finding]) -> Vec<Named> {
         }
     }
     named.extend(felt::look(evidence));
+    named.extend(commands::look(evidence));
     named.extend(nodes::look(evidence, findings));
     if let Some(profile) = evidence.profile {
         named.extend(computations::look(profile, evidence.run.as_ref()));
