@@ -83,6 +83,11 @@ const SLOW_MS: f64 = 2.0;
 
 /// What has commits wait for the log: others who write to its device, a slow device, or very many of them.
 pub(super) fn behind_flushes(run: &RunEvidence, seen: Observation) -> Observation {
+    if let Some((why, found, advice)) = committed_twice(run) {
+        let mut seen = seen.seen(found).advice(advice);
+        seen.symptom_of = Some(why);
+        return seen;
+    }
     let counters = run.observed.and_then(|observed| observed.counters.as_ref());
     let Some(counters) = counters.filter(|counters| counters.seconds > 0.0) else {
         return in_one_each(run, seen);
@@ -121,6 +126,62 @@ pub(super) fn behind_flushes(run: &RunEvidence, seen: Observation) -> Observatio
         false => "many commits",
     });
     in_one_each(run, seen)
+}
+
+/// Commits of a call of a procedure, or of a DO, from which on it commits in a loop.
+const COMMITS_A_CALL: f64 = 5.0;
+
+/// Transactions that flush the log more often than their work needs: those of two phases, and procedures that commit in a
+/// loop. What it is, what was counted, and what to do.
+fn committed_twice(run: &RunEvidence) -> Option<(&'static str, String, &'static str)> {
+    let observed = run.observed?;
+    let statements = &observed.statements.as_ref()?.statements;
+    let begins = |text: &str, words: &[&str]| {
+        let mut of = text.split_whitespace();
+        words
+            .iter()
+            .all(|word| of.next().is_some_and(|w| w.eq_ignore_ascii_case(word)))
+    };
+    let calls = |words: &[&str]| -> f64 {
+        let of = statements.iter().filter(|s| begins(&s.text, words));
+        of.filter_map(|s| s.counters.as_ref())
+            .map(|c| c.calls)
+            .sum()
+    };
+    let commits = observed.counters.as_ref()?.database.get("xact_commit")?;
+    let prepared = calls(&["PREPARE", "TRANSACTION"]);
+    if prepared >= FEW_WRITES && prepared >= 0.2 * commits {
+        return Some((
+            "transactions that commit in two phases",
+            format!(
+                "{prepared:.0} transactions were prepared (PREPARE TRANSACTION) in the measured time, and then committed: each \
+                 flushes the log twice, waits for both, and keeps its locks from one to the other"
+            ),
+            "COMMIT in the place of PREPARE TRANSACTION and COMMIT PREPARED where only this database takes part: a data source \
+             that is no XA one, or the transaction manager's one-phase commit; what two systems need, by an outbox table",
+        ));
+    }
+    let called = calls(&["CALL"]) + calls(&["DO"]);
+    if called >= 1.0 && *commits >= FEW_WRITES && *commits >= COMMITS_A_CALL * called {
+        let of = statements
+            .iter()
+            .filter(|s| begins(&s.text, &["CALL"]) || begins(&s.text, &["DO"]));
+        let most = of.max_by(|a, b| a.share.total_cmp(&b.share))?;
+        if most.share < MOSTLY {
+            return None;
+        }
+        return Some((
+            "a procedure that commits in a loop",
+            format!(
+                "{:.0} commits in each call of {}",
+                commits / called,
+                most.named()
+            ),
+            "take COMMIT out of the procedure's loop, or commit after some hundreds of rows (IF i % 500 = 0 THEN COMMIT; END IF): \
+             each commit waits for the log; best one UPDATE or INSERT … SELECT for all rows",
+        ));
+    }
+    None
 }
 
 /// Writing statements of which nearly each is a transaction of its own: several in one would wait once.
@@ -221,6 +282,50 @@ mod tests {
         // Transactions that the application ends itself, and statements of many rows.
         for other in [of(8000.0, 1.0), of(0.0, 500.0)] {
             assert!(other.remedy[0].text.contains("faster flush"), "{other:#?}");
+        }
+    }
+
+    #[test]
+    fn two_phases_and_commits_in_loops_flush_more_often_than_the_work_needs() {
+        let of = |text: &str, calls: f64| {
+            let statement = StatementTime {
+                text: text.into(),
+                share: 0.95,
+                counters: Some(Counters {
+                    calls,
+                    ..Counters::default()
+                }),
+                ..StatementTime::default()
+            };
+            let found = found_with(vec![("LWLock", "WALWrite", 4.0)], move |observed| {
+                observed.counters = counters(&[("xact_commit", 8000.0)]);
+                observed.statements = Some(StatementAnalysis {
+                    statements: vec![statement],
+                    ..StatementAnalysis::default()
+                });
+            });
+            one(&found, "wal-flush").clone()
+        };
+        let two = of("PREPARE TRANSACTION $1", 4000.0);
+        assert!(two.saw.contains("in two phases"), "{two:#?}");
+        assert!(two.remedy[0].text.starts_with("COMMIT in the place of"));
+        let looped = of("CALL clean($1)", 200.0);
+        assert!(looped.saw.contains("commits in a loop"), "{looped:#?}");
+        assert!(
+            looped
+                .evidence
+                .join("; ")
+                .contains("40 commits in each call")
+        );
+        // A procedure that commits once, and a statement that is prepared.
+        for other in [
+            of("CALL clean($1)", 8000.0),
+            of("PREPARE q AS SELECT 1", 8000.0),
+        ] {
+            assert!(
+                !other.saw.contains("phases") && !other.saw.contains("loop"),
+                "{other:#?}"
+            );
         }
     }
 

@@ -24,7 +24,38 @@ fn failed(evidence: &Evidence) -> Option<Observation> {
     }
     let point = run.point;
     let retries = point.detail.as_ref().map_or(0, |detail| detail.retries);
-    of_attempts(point.latency_us.count, &point.failures, retries)
+    let seen = of_attempts(point.latency_us.count, &point.failures, retries)?;
+    Some(remedied(evidence, seen, &point.failures, retries))
+}
+
+/// The same with what is done about the states, the most frequent first, and with the settings that lead to them.
+fn remedied(
+    evidence: &Evidence,
+    mut seen: Observation,
+    failures: &[(String, u64)],
+    retries: u64,
+) -> Observation {
+    let mut states: Vec<(&str, u64)> = failures.iter().map(|(s, n)| (s.as_str(), *n)).collect();
+    if retries > 0 && !failures.iter().any(|(s, _)| s == SERIALIZATION) {
+        states.push((SERIALIZATION, retries));
+    }
+    states.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    for row in states.iter().filter_map(|(state, _)| row(state)) {
+        if let Some(setting) = row.setting
+            && let Some((value, source)) = evidence.value_and_source(setting)
+            && !matches!(source, "default" | "override")
+        {
+            seen = seen.seen(format!("{setting} = {value}")).sql(format!(
+                "ALTER SYSTEM RESET {setting}; SELECT pg_reload_conf();   -- it is {value}"
+            ));
+        }
+        seen = seen.advice(row.advice);
+    }
+    let page = crate::bottlenecks::find("transactions-failed").map(|entry| entry.remedy);
+    match seen.remedy.is_empty() {
+        true => seen,
+        false => page.into_iter().fold(seen, Observation::advice),
+    }
 }
 
 /// What failed of so many attempts, by SQLSTATE, and how often one was repeated.
@@ -74,18 +105,63 @@ fn rolled_back(committed: f64, rolled_back: f64) -> Option<Observation> {
     })
 }
 
-/// What is said of states that conflicts and limits lead to (PostgreSQL manual, "PostgreSQL Error Codes").
-fn meaning(state: &str) -> Option<&'static str> {
-    Some(match state {
-        "23505" => "the key was there already",
-        "25P03" => "the session was idle in a transaction for too long",
-        "40001" => "it could not be serialized with others",
-        "40P01" => "it was in a deadlock",
-        "53300" => "there were no connections left",
-        "55P03" => "a lock was not to be had in time",
-        "57014" => "it was cancelled, as by statement_timeout",
-        _ => return None,
-    })
+/// A state that conflicts and limits lead to (PostgreSQL manual, "PostgreSQL Error Codes").
+struct State {
+    code: &'static str,
+    meaning: &'static str,
+    /// The setting that has it come, or come more often.
+    setting: Option<&'static str>,
+    advice: &'static str,
+}
+
+/// That of repeatable read and serializable.
+const SERIALIZATION: &str = "40001";
+
+const fn state(
+    code: &'static str,
+    meaning: &'static str,
+    setting: Option<&'static str>,
+    advice: &'static str,
+) -> State {
+    State {
+        code,
+        meaning,
+        setting,
+        advice,
+    }
+}
+
+#[rustfmt::skip]
+const STATES: &[State] = &[
+    state("23505", "the key was there already", None,
+        "INSERT … ON CONFLICT DO NOTHING (or DO UPDATE) in the place of an INSERT that may fail"),
+    state("25P03", "the session was idle in a transaction for too long", Some("idle_in_transaction_session_timeout"),
+        "commit before the application does something else, or give it more time"),
+    state("57P05", "the session was idle for too long", Some("idle_session_timeout"),
+        "no idle_session_timeout for the connections of a pool: the pool ends those that it no longer needs"),
+    state(SERIALIZATION, "it could not be serialized with others", Some("default_transaction_isolation"),
+        "READ COMMITTED for transactions that change single rows (UPDATE … SET n = n + 1 waits there and goes on with the new row); where the stricter level \
+         must be, short transactions that read what they change by an index, and are repeated at once"),
+    state("40P01", "it was in a deadlock", None,
+        "take rows and tables in the same order in all transactions (ORDER BY the key, then FOR UPDATE)"),
+    state("53300", "there were no connections left", None, "a pool of fewer connections in front of the server (PgBouncer)"),
+    state("53400", "it came to a limit that is set", Some("temp_file_limit"),
+        "more work_mem for statements that sort and hash much, an index that gives the order, or a higher temp_file_limit"),
+    state("55P03", "a lock was not to be had in time", Some("lock_timeout"),
+        "wait for the lock (no NOWAIT, a lock_timeout longer than transactions take) where the work must be done anyhow, FOR UPDATE SKIP LOCKED where \
+         another row will do; and have transactions take the row that all want last, right before COMMIT"),
+    state("57014", "it was cancelled, as by statement_timeout", Some("statement_timeout"),
+        "have the statement need less (see the other findings), or give its role more time: ALTER ROLE … SET statement_timeout"),
+    state("25006", "it may not write", Some("default_transaction_read_only"), "SET TRANSACTION READ WRITE where it is to write"),
+];
+
+/// What is known of a state.
+fn row(code: &str) -> Option<&'static State> {
+    STATES.iter().find(|state| state.code == code)
+}
+
+fn meaning(code: &str) -> Option<&'static str> {
+    row(code).map(|state| state.meaning)
 }
 
 #[cfg(test)]
@@ -112,6 +188,32 @@ mod tests {
         );
         assert_eq!(of_attempts(10_000, &states, 0), None);
         assert_eq!(of_attempts(0, &[], 0), None);
+    }
+
+    #[test]
+    fn each_state_is_told_what_mends_it_and_the_most_frequent_first() {
+        let failures = [("40001".to_owned(), 20), ("55P03".to_owned(), 50)];
+        let seen = of_attempts(600, &failures, 0).unwrap();
+        let seen = remedied(&Evidence::default(), seen, &failures, 0);
+        let steps: Vec<&str> = seen.remedy.iter().map(|step| step.text.as_str()).collect();
+        assert!(steps[0].contains("SKIP LOCKED"), "{steps:?}");
+        assert!(steps[1].contains("READ COMMITTED"), "{steps:?}");
+        // An error of which nothing is known is left to the page.
+        let other = [("XX000".to_owned(), 50)];
+        let seen = remedied(
+            &Evidence::default(),
+            of_attempts(600, &other, 0).unwrap(),
+            &other,
+            0,
+        );
+        assert!(seen.remedy.is_empty());
+        for (at, state) in STATES.iter().enumerate() {
+            assert!(
+                STATES[at + 1..]
+                    .iter()
+                    .all(|other| other.code != state.code)
+            );
+        }
     }
 
     #[test]

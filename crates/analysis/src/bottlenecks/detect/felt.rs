@@ -156,6 +156,14 @@ const ROWS: &[Row] = &[
         "statements within functions are counted one by one, too", Instead::Value("top"), ""),
     row("dynamic_shared_memory_type", Is(&["mmap"]), (&[At(&[("IO", &["DSMFillZeroWrite"])]), Within(&["dsm_impl_mmap", "dsm_impl_posix_resize"])], 0.05),
         "memory that parallel workers share is a file in the data directory, which is filled and written out", Default, RESTART),
+    row("logical_decoding_work_mem", Below(32.0 * 1024.0 * 1024.0), (&[At(&[("IO", &["ReorderBufferWrite", "ReorderBufferRead"])]), Within(&["ReorderBufferCheckMemoryLimit", "ReorderBufferSerializeTXN", "ReorderBufferRestoreChanges"])], 0.05),
+        "a transaction that is decoded goes to files and comes back from them once its changes take more than that", Default,
+        "smaller transactions need less of it; a subscription with streaming = on sends them while they run"),
+    row("temp_tablespaces", IsNot(&[""]), (&[At(&[("IO", &["BufFileWrite", "BufFileRead", "BufFileTruncate"])])], 0.2),
+        "temporary files and temporary tables lie in that tablespace, and sessions wait for them", Default,
+        "where it must stay, move the tablespace onto a fast disk without synchronous writes (mount option sync, chattr +S); more work_mem makes temporary files fewer"),
+    row("wal_sync_method", IsNot(&["fdatasync"]), (&[At(&[("IO", &["WALWrite", "WALSync"]), ("LWLock", &["WALWrite"])])], 0.2),
+        "the log is written in that way in the place of fdatasync, the default on Linux", Default, "pg_test_fsync times each of them on this device"),
     row("log_hostname", Is(&["on"]), (&[Opened], 0.0), "each new session that comes over the network is looked up by name first", Default, ""),
 ];
 

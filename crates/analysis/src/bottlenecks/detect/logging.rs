@@ -84,7 +84,7 @@ fn written(evidence: &Evidence) -> Option<Observation> {
         return Some(
             seen.severity(Severity::Medium)
                 .confidence(Confidence::Medium)
-                .shell("tail -n 50 THE_LOG   # what the lines are: errors of the application, or an extension's messages"),
+                .shell("tail -n 50 THE_LOG   # what the lines are: errors of the application, or an extension's messages, RAISE in functions"),
         );
     }
     let seen = seen.severity(Severity::Medium).confidence(Confidence::High);

@@ -105,7 +105,7 @@ pub(super) const ROWS: &[Row] = &[
         symptom_of: None,
         settings: &["synchronous_standby_names", "synchronous_commit"],
         when: ALWAYS,
-        more: NO_MORE,
+        more: until_replayed,
     },
     Row {
         entry: "vacuum-cost-delay",
@@ -290,6 +290,25 @@ fn sent_vacuum(run: &RunEvidence) -> bool {
                     .any(|v| verb.eq_ignore_ascii_case(v))
         })
     })
+}
+
+/// Commits that wait until a standby has replayed them: what holds the replay up stands on the standby.
+fn until_replayed(run: &RunEvidence, seen: Observation) -> Observation {
+    if run.setting("synchronous_commit") != Some("remote_apply") {
+        return seen;
+    }
+    let page = crate::bottlenecks::find("synchronous-standbys").map(|entry| entry.remedy);
+    let seen = seen
+        .sql(
+            "ALTER SYSTEM SET synchronous_commit = 'on'; SELECT pg_reload_conf();   -- flushed on the standby, not yet \
+             visible there",
+        )
+        .advice(
+            "where remote_apply must stay, see on the standby what delays the replay: recovery_min_apply_delay, which holds each commit back by that time \
+             (ALTER SYSTEM RESET recovery_min_apply_delay; SELECT pg_reload_conf(); on the standby, or another standby in synchronous_standby_names), and \
+             queries that conflict with it (pg_stat_database_conflicts; hot_standby_feedback, max_standby_streaming_delay)",
+        );
+    page.into_iter().fold(seen, Observation::advice)
 }
 
 fn without_delay(run: &RunEvidence, seen: Observation) -> Observation {
