@@ -30,17 +30,28 @@ const PLANNER: &[&str] = &[
     "join_collapse_limit",
     "work_mem",
 ];
-/// Settings of what the planner takes operations to cost, without those that are meant to be set to the machine and
-/// have entries of their own (random_page_cost, effective_cache_size).
+/// Settings of what the planner takes operations to cost. Those that are meant to be set to the machine are tried only
+/// where they go the other way ([`AWAY`]).
 const COSTS: &[&str] = &[
     "cpu_index_tuple_cost",
     "cpu_operator_cost",
     "cpu_tuple_cost",
+    "effective_cache_size",
     "min_parallel_index_scan_size",
     "min_parallel_table_scan_size",
     "parallel_setup_cost",
     "parallel_tuple_cost",
+    "random_page_cost",
     "seq_page_cost",
+];
+/// Whether a value goes that way from what the server comes with.
+type Away = fn(f64, f64) -> bool;
+
+/// Of random_page_cost and effective_cache_size, which others have reason to set, values that tell the planner of a slower
+/// disk or a smaller cache than it takes any machine to have.
+const AWAY: &[(&str, Away)] = &[
+    ("random_page_cost", |own, default| own > default),
+    ("effective_cache_size", |own, default| own < default),
 ];
 /// The part of the time below which another plan is clearly faster, and milliseconds below which none is looked for.
 const FASTER: f64 = 0.6;
@@ -206,7 +217,12 @@ pub(super) fn faster(executed: &mut Executed) -> Vec<Alternative> {
         return Vec::new();
     }
     let mut away = asked(executed.session(), "", COSTS);
-    away.retain(|setting| setting.own != setting.default);
+    away.retain(|setting| {
+        let row = AWAY.iter().find(|(name, _)| *name == setting.name);
+        let numbers = setting.own.parse().ok().zip(setting.default.parse().ok());
+        setting.own != setting.default
+            && row.is_none_or(|(_, away)| numbers.is_some_and(|(own, default)| away(own, default)))
+    });
     if away.is_empty() {
         return Vec::new();
     }

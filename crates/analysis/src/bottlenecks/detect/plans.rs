@@ -264,6 +264,10 @@ fn forbidden(
     }
     let cost = |name: &str| run.setting(name).and_then(|v| v.parse::<f64>().ok());
     match (cost("random_page_cost"), cost("seq_page_cost")) {
+        // Both may be low where all is in memory.
+        (Some(random), Some(sequential)) if sequential < 1.0 && random > 4.0 * sequential => {
+            vec!["seq_page_cost"]
+        }
         (Some(random), Some(sequential)) if random > ABSURD_RANDOM_COST * sequential => {
             vec!["random_page_cost"]
         }
