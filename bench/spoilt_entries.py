@@ -32,6 +32,28 @@ FIRST_ROW = ("BEGIN;\nUPDATE job SET n = n + 1 WHERE id = (SELECT id FROM job OR
              "SELECT pg_sleep(0.004);\nCOMMIT;\n")
 BY_ID = "\\set id random(1, 200000)\nSELECT balance FROM account WHERE id = :id;\n"
 
+MONTHS = """
+CREATE TABLE reading (id int NOT NULL, month int NOT NULL, v int NOT NULL) PARTITION BY RANGE (month);
+DO $$ BEGIN FOR m IN 0..59 LOOP EXECUTE format('CREATE TABLE reading_%s PARTITION OF reading FOR VALUES FROM (%s) TO (%s)', m, m, m + 1); END LOOP; END $$;
+INSERT INTO reading SELECT g, g % 60, g % 77 FROM generate_series(1, 60000) g;
+VACUUM ANALYZE reading;
+"""
+# Five tables, each of which refers to the one before.
+CHAIN = "".join(
+    f"CREATE TABLE {t} (id int PRIMARY KEY, k int, {of} int); INSERT INTO {t} SELECT g, g % 500, g % 4000 + 1 FROM generate_series(1, 8000) g;\n"
+    f"CREATE INDEX ON {t} ({of}); CREATE INDEX ON {t} (k);\n" for t, of in ["az", "ba", "cb", "dc", "ed"]) + "VACUUM ANALYZE;"
+ORDERS = """
+CREATE TABLE customer (id int PRIMARY KEY, name text NOT NULL, region int NOT NULL);
+INSERT INTO customer SELECT g, 'Customer ' || g, g % 40 FROM generate_series(1, 5000) g;
+CREATE TABLE orders (id int PRIMARY KEY, customer int NOT NULL, total int NOT NULL, note text NOT NULL);
+INSERT INTO orders SELECT g, (g::bigint * 7919) % 5000 + 1, g % 900, repeat('n', 60) FROM generate_series(1, 100000) g;
+CREATE INDEX ON orders (customer);
+VACUUM ANALYZE customer; VACUUM ANALYZE orders;
+"""
+OF_CUSTOMER = "\\set c random(1, 5000)\nSELECT sum(total) FROM orders WHERE customer = :c;\n"
+# The data directory, for a program beside the load.
+DATA = "SELECT current_setting('data_directory') AS data \\gset\n\\setenv DATA :data\n"
+
 ENTRIES = [
     # Statements.
     dict(id="no-index", area="statements", spoil=accounts(), load=BY_ID, expect=["sequential-scan"],
@@ -282,6 +304,22 @@ ENTRIES = [
     dict(id='fillfactor-10', area="schema", spoil='CREATE TABLE stock (id int PRIMARY KEY, shop int NOT NULL, article int NOT NULL, n int NOT NULL) WITH (fillfactor = 10);\nINSERT INTO stock SELECT g, g % 60, g % 3000, g % 50 FROM generate_series(1, 60000) g;\nVACUUM ANALYZE stock;\n', load='\\set a random(0, 2999)\nSELECT sum(n) FROM stock WHERE article = :a;\n', mend='ALTER TABLE stock RESET (fillfactor); VACUUM FULL ANALYZE stock;', expect=['rows-wide'], remedy=r'fillfactor'),
     dict(id='tablespace-cost', area="schema", spoil="CREATE TABLE orders (id int PRIMARY KEY, customer int NOT NULL, total int NOT NULL, note text NOT NULL);\nINSERT INTO orders SELECT g, (g::bigint * 7919) % 4000, g % 900, repeat('n', 60) FROM generate_series(1, 100000) g;\nCREATE INDEX ON orders (customer); VACUUM ANALYZE orders;\nALTER TABLESPACE pg_default SET (random_page_cost = 500);\n", load='\\set c random(0, 3999)\nSELECT id, total FROM orders WHERE customer = :c;\n', mend='ALTER TABLESPACE pg_default RESET (random_page_cost);', expect=['tablespace-costs'], remedy=r'ALTER TABLESPACE'),
     dict(id='union-view-types', area="schema", spoil='CREATE TABLE booking (id int PRIMARY KEY, account int NOT NULL, cents int NOT NULL);\nCREATE TABLE booking_old (id int PRIMARY KEY, account bigint NOT NULL, cents int NOT NULL);\nINSERT INTO booking SELECT g, g % 3000, g % 900 FROM generate_series(1, 40000) g;\nINSERT INTO booking_old SELECT g, g % 3000, g % 900 FROM generate_series(1, 60000) g;\nCREATE INDEX ON booking (account); CREATE INDEX ON booking_old (account);\nCREATE VIEW booking_all AS SELECT id, account, cents FROM booking UNION ALL SELECT id, account, cents FROM booking_old;\nVACUUM ANALYZE booking; VACUUM ANALYZE booking_old;\n', load='\\set c random(0, 2999)\nSELECT sum(cents) FROM booking_all WHERE account = :c;\n', mend='DROP VIEW booking_all; ALTER TABLE booking_old ALTER account TYPE int; CREATE VIEW booking_all AS SELECT id, account, cents FROM booking UNION ALL SELECT id, account, cents FROM booking_old; ANALYZE booking_old;', expect=['view-fenced'], remedy=r'ALTER COLUMN account TYPE'),
+    dict(id="pruning-off", area="settings", settings=dict(enable_partition_pruning="off"), spoil=MONTHS,
+         load="\\set m random(0, 59)\nSELECT count(*), sum(v) FROM reading WHERE month = :m;\n", mend_settings={},
+         expect=["plan-by-settings"], remedy=r"enable_partition_pruning = on"),
+    dict(id="from-collapse", area="settings", settings=dict(from_collapse_limit="1"), spoil=CHAIN,
+         load="\\set k random(0, 499)\nSELECT count(*) FROM (SELECT b.a AS x, c.id AS cid FROM b, c WHERE c.b = b.id) s, a, "
+              "(SELECT d.c AS y, e.k AS ek FROM d, e WHERE e.d = d.id) t WHERE s.x = a.id AND t.y = s.cid AND a.k = :k;\n",
+         mend_settings={}, expect=["plan-by-settings"], remedy=r"from_collapse_limit"),
+    dict(id="costs-zero", area="settings", settings=dict(seq_page_cost="0", cpu_tuple_cost="0", cpu_operator_cost="0"), spoil=ORDERS,
+         load=OF_CUSTOMER, mend_settings={}, expect=["plan-by-settings", "sequential-scan"], remedy=r"seq_page_cost"),
+    dict(id="force-parallel", area="settings", settings=dict(force_parallel_mode="on"), spoil=ORDERS, load=OF_CUSTOMER, mend_settings={},
+         expect=["plan-by-settings", "developer-settings"], remedy=r"RESET force_parallel_mode"),
+    dict(id="idle-class", area="machine", load=OF_CUSTOMER,
+         spoil=ORDERS + DATA + "\\! p=$(head -n 1 $DATA/postmaster.pid); for q in $p $(pgrep -P $p); do chrt -i -p 0 $q; done\n",
+         beside="\\! for n in 1 2; do sh -c 'i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done' & done; wait\n",
+         mend=DATA + "\\! p=$(head -n 1 $DATA/postmaster.pid); for q in $p $(pgrep -P $p); do chrt -o -p 0 $q; done\n",
+         expect=["server-niced"], remedy=r"chrt -o"),
 ]
 
 # Sound servers: whatever is found above "low" and is not allowed here is wrong.
