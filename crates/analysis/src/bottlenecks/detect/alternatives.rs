@@ -24,8 +24,6 @@ pub(super) const DETECTORS: &[Detector] = &[
 
 /// The part of a plan's cost below which another is clearly cheaper.
 const CLEARLY: f64 = 2.0 / 3.0;
-/// The same of plans that a switch forbids.
-const DIFFERENT: f64 = 0.9;
 /// A plan that costs less is not worth another.
 const CHEAP: f64 = 100.0;
 /// The setting that bounds the memory of a node.
@@ -74,13 +72,10 @@ fn hit<'s>(
     if let Some(times) = other.times_ms {
         return timed(evidence, statement, plan, other, times);
     }
-    let Alternative { setting, value, .. } = other;
-    // What somebody switched off may be switched on again for less.
-    let forbidden = other.is_default && setting.starts_with("enable_") && other.tried == "on";
-    let dearer = if forbidden { DIFFERENT } else { CLEARLY };
-    if from < CHEAP || ratio > dearer {
+    if from < CHEAP || ratio > CLEARLY {
         return None;
     }
+    let Alternative { setting, value, .. } = other;
     let (gone, instead) = differences(&plan.root, &other.root);
     let mut seen = Vec::new();
     if !gone.is_empty() && !instead.is_empty() {
