@@ -2,7 +2,7 @@
 
 An entry is a dict:
 
-  id, area    its name; statements, schema, settings, workload
+  id, area    its name; statements, schema, settings, workload, machine
   settings    settings of the server beyond the sound ones (it is restarted with them)
   spoil       SQL in the entry's database, before the load
   load        pgbench script; `{r}` etc. are not replaced: it is given as it is
@@ -51,6 +51,10 @@ CREATE INDEX ON orders (customer);
 VACUUM ANALYZE customer; VACUUM ANALYZE orders;
 """
 OF_CUSTOMER = "\\set c random(1, 5000)\nSELECT sum(total) FROM orders WHERE customer = :c;\n"
+DUE = """
+CREATE OR REPLACE FUNCTION due(c int) RETURNS bigint LANGUAGE plpgsql AS $$ DECLARE s bigint := 0; t int; BEGIN
+  FOR t IN SELECT total FROM orders WHERE customer = c LOOP %ss := s + t; END LOOP; RETURN s; END $$;
+"""
 # The data directory, for a program beside the load.
 DATA = "SELECT current_setting('data_directory') AS data \\gset\n\\setenv DATA :data\n"
 
@@ -320,6 +324,19 @@ ENTRIES = [
          beside="\\! for n in 1 2; do sh -c 'i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done' & done; wait\n",
          mend=DATA + "\\! p=$(head -n 1 $DATA/postmaster.pid); for q in $p $(pgrep -P $p); do chrt -o -p 0 $q; done\n",
          expect=["server-niced"], remedy=r"chrt -o"),
+    dict(id="move-to-count", area="workload", args=["-M", "simple"], mend_args=["-M", "simple"], spoil=ORDERS,
+         load="BEGIN;\nDECLARE c SCROLL CURSOR FOR SELECT * FROM orders WHERE total < 600;\nMOVE FORWARD ALL IN c;\nMOVE ABSOLUTE 0 IN c;\n"
+              "FETCH 50 FROM c;\nCOMMIT;\n",
+         expect=["command-often/MOVE"], remedy=r"take MOVE out",
+         mend_load="BEGIN;\nDECLARE c NO SCROLL CURSOR FOR SELECT * FROM orders WHERE total < 600;\nFETCH 50 FROM c;\nCOMMIT;\n"),
+    dict(id="repeatable-read", area="settings", settings=dict(default_transaction_isolation="repeatable read"), mend_settings={},
+         args=["--max-tries", "1"], mend_args=["--max-tries", "1"],
+         spoil="CREATE TABLE counter (id int PRIMARY KEY, n int); INSERT INTO counter SELECT i, 0 FROM generate_series(1, 3) i;",
+         load="\\set id random(1, 3)\nBEGIN;\nSELECT 1;\nUPDATE counter SET n = n + 1 WHERE id = :id;\nSELECT pg_sleep(0.003);\nCOMMIT;\n",
+         expect=["transactions-failed"], remedy=r"RESET default_transaction_isolation"),
+    dict(id="raise-log", area="workload", spoil=ORDERS + DUE % "RAISE LOG 'order of % has %, sum so far %', c, t, s; ",
+         load="\\set c random(1, 5000)\nSELECT due(:c);\n", mend=DUE % "",
+         expect=["statement-logging"], remedy=r"take RAISE out"),
 ]
 
 # Sound servers: whatever is found above "low" and is not allowed here is wrong.
