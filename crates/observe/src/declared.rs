@@ -58,7 +58,11 @@ pub(super) fn relations(session: &mut Session, plan: &mut Plan) {
              WHERE x.adrelid = c.oid AND EXISTS (SELECT FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_proc f ON f.oid = d.refobjid \
                JOIN pg_catalog.pg_language l ON l.oid = f.prolang WHERE d.classid = 'pg_catalog.pg_attrdef'::pg_catalog.regclass \
                AND d.objid = x.oid AND d.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass \
-               AND l.lanname NOT IN ('internal', 'c'))), '{{}}'), \
+               AND l.lanname NOT IN ('internal', 'c')) \
+             AND coalesce(pg_catalog.to_jsonb(a) ->> 'attgenerated', '') = ''), '{{}}'), \
+           'generated', coalesce((SELECT pg_catalog.json_object_agg(a.attname, pg_catalog.pg_get_expr(x.adbin, x.adrelid)) \
+             FROM pg_catalog.pg_attrdef x JOIN pg_catalog.pg_attribute a ON a.attrelid = x.adrelid AND a.attnum = x.adnum \
+             WHERE x.adrelid = c.oid AND pg_catalog.to_jsonb(a) ->> 'attgenerated' = 's'), '{{}}'), \
            'domains', coalesce((SELECT pg_catalog.json_object_agg(a.attname, pg_catalog.format_type(a.atttypid, NULL)) \
              FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND EXISTS (SELECT FROM pg_catalog.pg_constraint k \
                JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_constraint'::pg_catalog.regclass AND d.objid = k.oid \
@@ -78,7 +82,12 @@ pub(super) fn relations(session: &mut Session, plan: &mut Plan) {
         .and_then(|text| serde_json::from_str(&text).ok())
         .unwrap_or_default();
     for (name, mut declared) in declared {
-        for expression in declared.defaults.values_mut() {
+        let DeclaredFacts {
+            defaults,
+            generated,
+            ..
+        } = &mut declared;
+        for expression in defaults.values_mut().chain(generated.values_mut()) {
             *expression = clean(expression);
         }
         if let Some(facts) = plan.relations.get_mut(&name) {

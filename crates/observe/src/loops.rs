@@ -39,6 +39,12 @@ pub(super) fn loops(source: &str) -> LoopFacts {
             keep(&mut facts.optional, tokens[at - 1]);
         }
         facts.counts_for_existence |= counts_for_existence(&tokens, at);
+        if is(at, "exception")
+            && is(at + 1, "when")
+            && let Some(error) = tokens.get(at + 2)
+        {
+            keep(&mut facts.catches, error);
+        }
         if depth == 0 {
             continue;
         }
@@ -52,6 +58,7 @@ pub(super) fn loops(source: &str) -> LoopFacts {
         {
             keep(&mut facts.caught, error);
         }
+        taken_by_number(&mut facts, &tokens, at);
         let assigned = is(at + 1, ":=") || is(at + 1, "=");
         if begins && assigned && is(at + 2, tokens[at]) && is(at + 3, "||") {
             // An array that is appended to grows in its place.
@@ -130,6 +137,34 @@ fn outside_loops(facts: &mut LoopFacts, tokens: &[&str], at: usize) {
     }
     facts.walks_columns |=
         is(at, "pg_attribute") || is(at, "information_schema") && is(at + 2, "columns");
+}
+
+/// `substr(t, i, 1)` and `doc -> i`, where `i` is what a loop counts.
+fn taken_by_number(facts: &mut LoopFacts, tokens: &[&str], at: usize) {
+    let is = |at: usize, word: &str| {
+        tokens
+            .get(at)
+            .is_some_and(|token| token.eq_ignore_ascii_case(word))
+    };
+    let counted = |at: usize| {
+        let Some(name) = tokens.get(at) else {
+            return false;
+        };
+        (0..tokens.len()).any(|from| is(from, "for") && is(from + 1, name) && is(from + 2, "in"))
+    };
+    let takes = is(at, "substr") || is(at, "substring");
+    if takes && is(at + 1, "(") && (is(at + 3, ",") || is(at + 3, "from")) && counted(at + 4) {
+        keep(&mut facts.characters, tokens[at + 2]);
+    }
+    if is(at + 1, "-") && is(at + 2, ">") {
+        let index = at + if is(at + 3, ">") { 4 } else { 3 };
+        let of_document = ["json", "jsonb"]
+            .iter()
+            .any(|kind| is_declared(tokens, tokens[at], kind));
+        if of_document && counted(index) {
+            keep(&mut facts.elements, tokens[at]);
+        }
+    }
 }
 
 /// Statements whose repetition is a matter of the loop, which one statement for all rows would do.
@@ -225,6 +260,50 @@ pub(super) fn tokens(text: &str) -> Vec<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_that_catch_errors_are_seen_outside_of_loops_too() {
+        let facts = loops("BEGIN RETURN t::int; EXCEPTION WHEN OTHERS THEN RETURN NULL; END");
+        assert_eq!(facts.catches, ["others"]);
+        assert!(facts.caught.is_empty());
+        assert!(loops("BEGIN RAISE EXCEPTION 'no'; END").catches.is_empty());
+    }
+
+    #[test]
+    fn what_a_loop_takes_by_its_number_is_seen() {
+        let of = |declared: &str, body: &str| {
+            loops(&format!(
+                "DECLARE d {declared}; n int := 0; BEGIN {body} RETURN n; END"
+            ))
+        };
+        let by = |body: &str| format!("FOR i IN 1..length(d) LOOP {body} END LOOP;");
+        let text = of(
+            "text",
+            &by("IF substr(d, i, 1) = 'a' THEN n := n + 1; END IF;"),
+        );
+        assert_eq!(text.characters, ["d"]);
+        let named = of("text", &by("n := n + ascii(substring(d FROM i FOR 1));"));
+        assert_eq!(named.characters, ["d"]);
+        assert!(
+            of("text", &by("n := n + ascii(substr(d, 1, 1));"))
+                .characters
+                .is_empty()
+        );
+        assert!(
+            of("text", "n := ascii(substr(d, n, 1));")
+                .characters
+                .is_empty()
+        );
+        let document = of("jsonb", &by("n := n + (d -> i ->> 'qty')::int;"));
+        assert_eq!(document.elements, ["d"]);
+        assert!(
+            of("jsonb", &by("n := n + (d ->> 'qty')::int;"))
+                .elements
+                .is_empty()
+        );
+        // A difference of numbers.
+        assert!(of("int", &by("n := d - i;")).elements.is_empty());
+    }
 
     #[test]
     fn text_that_is_put_together_in_a_loop_is_seen() {

@@ -399,6 +399,15 @@ fn functions(session: &mut Session, plan: &mut Plan) {
     let conditions = all.iter().flat_map(|(_, node)| node.conditions.values());
     let mut names: Vec<&str> = conditions.flat_map(|condition| called(condition)).collect();
     names.extend(all.iter().filter_map(|(_, node)| node.function.as_deref()));
+    // Who writes a row computes what the indexes of its table are on.
+    let written = all
+        .iter()
+        .filter(|(_, node)| node.kind == "ModifyTable")
+        .filter_map(|(_, node)| plan.relations.get(node.relation.as_ref()?));
+    let indexed = written
+        .flat_map(|facts| &facts.indexes)
+        .flat_map(|index| index.expressions.iter().chain(&index.predicate));
+    names.extend(indexed.flat_map(|expression| called(expression)));
     names.sort_unstable();
     names.dedup();
     if names.is_empty() {

@@ -94,7 +94,7 @@ pub(super) fn relations(
                  FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid), '[]'), \
                'triggers', coalesce((SELECT pg_catalog.json_agg(pg_catalog.json_build_object( \
                  'name', t.tgname, 'function', f.proname, 'language', l.lanname, \
-                 'for_each_row', t.tgtype & 1 = 1, 'events', pg_catalog.to_json(pg_catalog.array_remove(ARRAY[ \
+                 'for_each_row', t.tgtype & 1 = 1, 'before', t.tgtype & 2 = 2, 'events', pg_catalog.to_json(pg_catalog.array_remove(ARRAY[ \
                    CASE WHEN t.tgtype & 4 = 4 THEN 'Insert' END, \
                    CASE WHEN t.tgtype & 8 = 8 THEN 'Delete' END, \
                    CASE WHEN t.tgtype & 16 = 16 THEN 'Update' END], NULL)))) \

@@ -29,6 +29,9 @@ pub struct DeclaredFacts {
     /// Columns whose default calls a function in an interpreted language, with it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub defaults: BTreeMap<String, String>,
+    /// Generated columns that are kept (STORED), with what they are computed by.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub generated: BTreeMap<String, String>,
     /// Columns of a domain whose constraints call a function in an interpreted language, with the domain.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub domains: BTreeMap<String, String>,

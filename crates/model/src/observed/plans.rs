@@ -149,6 +149,15 @@ pub struct LoopFacts {
     /// Errors that blocks in a loop catch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub caught: Vec<String>,
+    /// Texts that a loop goes through by the number of a character: `substr(t, i, 1)`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub characters: Vec<String>,
+    /// Documents that a loop goes through by the number of an element: `doc -> i`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub elements: Vec<String>,
+    /// Errors that its blocks catch, within loops or not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub catches: Vec<String>,
     /// Types of those variables that are documents (`json`, `jsonb`), which are put together otherwise than text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub documents: Vec<String>,
@@ -386,6 +395,9 @@ pub struct TriggerFacts {
     pub language: String,
     /// Whether it is called for each row, and not once a statement.
     pub for_each_row: bool,
+    /// Whether it is called before the row is written.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub before: bool,
     /// What calls it: `Insert`, `Update`, `Delete`.
     pub events: Vec<String>,
     /// What its function does that costs more than it looks, where it is in PL/pgSQL.
