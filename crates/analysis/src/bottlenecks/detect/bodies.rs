@@ -15,6 +15,7 @@ use crate::profile::Work;
 pub(super) const DETECTORS: &[Detector] = &[
     run("loop-concatenates", |e| looping(e, concatenates)),
     run("loop-catches-errors", |e| looping(e, catches)),
+    run("loop-takes-by-number", |e| looping(e, takes)),
 ];
 
 /// What the loops of a function do too often.
@@ -97,6 +98,45 @@ fn concatenates(evidence: &Evidence, function: &str, facts: &LoopFacts) -> Optio
              an array and join it at the end (array_to_string)"
             ),
         },
+    })
+}
+
+/// The share of the CPU samples that a function must have for what it takes by number to matter.
+const TAKING: f64 = 0.3;
+
+fn takes(evidence: &Evidence, function: &str, facts: &LoopFacts) -> Option<Told> {
+    let within = evidence.profile.and_then(|p| p.within(Work::Procedural));
+    if within.is_some_and(|share| share < TAKING) {
+        return None;
+    }
+    let (saw, step) = match (facts.elements.first(), facts.characters.first()) {
+        (Some(document), _) => (
+            format!(
+                "{function} goes through {document} by number in a loop ({document} -> i): each round begins with the whole value, which, kept compressed or apart from its row, is \
+                 unpacked anew each time."
+            ),
+            format!(
+                "take all elements at once in {function}: FOR e IN SELECT value FROM jsonb_array_elements({document}) LOOP …, which unpacks {document} once; best one statement without a loop: \
+                 SELECT sum((e ->> 'key')::int) FROM table, jsonb_array_elements(column) e, in a function of LANGUAGE sql"
+            ),
+        ),
+        (None, Some(text)) => (
+            format!(
+                "{function} goes through {text} by the number of the character in a loop (substr({text}, i, 1)): in an encoding of several bytes a character is found by counting from the \
+                 beginning, so the work grows with the square of the length; and each round is executed by PL/pgSQL."
+            ),
+            format!(
+                "treat {text} as a whole in {function}: regexp_replace({text}, '[^a-z]', '', 'g'), translate(), regexp_count(); where each character must be seen, FOREACH c IN ARRAY \
+                 string_to_array({text}, NULL) LOOP …, which takes it apart once"
+            ),
+        ),
+        (None, None) => return None,
+    };
+    Some(Told {
+        saw,
+        seen: Vec::new(),
+        sure: within.is_some(),
+        step,
     })
 }
 

@@ -1,12 +1,13 @@
 //! CHECK constraints, domains and defaults whose functions take most of what a writing statement does.
 
+use super::functions::calls_in;
 use super::hits::{Hit, Part, joined, with_plans};
 use super::writes::{within, written};
 use super::{Detector, run, tenths};
 use crate::bottlenecks::evidence::Evidence;
 use crate::bottlenecks::finding::{Confidence, Observation, StepKind};
 use crate::profile::Work;
-use pgassay_model::observed::plans::RelationFacts;
+use pgassay_model::observed::plans::{Plan, RelationFacts};
 use pgassay_text::quote::quote_ident;
 
 pub(super) const DETECTORS: &[Detector] = &[run("check-calls-function", called)];
@@ -29,7 +30,7 @@ fn called(evidence: &Evidence) -> Option<Observation> {
     }
     let hits = with_plans(&run, |statement, plan| {
         let (node, table, facts) = written(plan, &["Insert", "Update"])?;
-        let checked = Called::of(table, facts)?;
+        let checked = Called::by_index(facts, plan).or_else(|| Called::of(table, facts))?;
         let (work, executed) = (node.work?, plan.executed.as_ref()?);
         // Triggers that are called for each row before it is written are in the node's time.
         let of_triggers: f64 = executed.triggers.iter().map(|trigger| trigger.ms).sum();
@@ -77,6 +78,44 @@ struct Called {
 }
 
 impl Called {
+    /// An index on what a function makes of the row.
+    fn by_index(facts: &RelationFacts, plan: &Plan) -> Option<Self> {
+        let (index, function) = facts.indexes.iter().find_map(|index| {
+            let mut expressions = index.expressions.iter().chain(&index.predicate);
+            let function = expressions.find_map(|expression| {
+                let mut functions = plan.functions.keys();
+                functions.find(|name| calls_in(expression, name) > 0)
+            })?;
+            Some((index, function))
+        })?;
+        let read = match index.scans {
+            Some(0.0) => "no statement has read it since its counters began".to_owned(),
+            Some(scans) => format!("it was read {scans:.0} times since its counters began"),
+            None => "see pg_stat_user_indexes.idx_scan for whether statements read it".to_owned(),
+        };
+        Some(Self {
+            is_default: false,
+            what: format!(
+                "on which {} is an index on an expression that calls {function}(): it is computed for each row that is inserted, and for each update that is not HOT",
+                index.name
+            ),
+            steps: vec![
+                (
+                    StepKind::Sql,
+                    format!("DROP INDEX CONCURRENTLY {};   -- {read}", index.name),
+                ),
+                (
+                    StepKind::Advice,
+                    format!(
+                        "where it is needed, make {function}() cheap: built-in functions and regular expressions (regexp_replace(), translate(), lower()) in a function of LANGUAGE sql IMMUTABLE, or \
+                         in the index itself, in the place of a loop in PL/pgSQL; then REINDEX INDEX CONCURRENTLY {}",
+                        index.name
+                    ),
+                ),
+            ],
+        })
+    }
+
     fn of(table: &str, facts: &RelationFacts) -> Option<Self> {
         let cheaper = (
             StepKind::Advice,
@@ -186,6 +225,34 @@ mod tests {
         };
         let found = found_in_samples_of(listing, vec![statement]);
         found.into_iter().find(|f| f.id == "check-calls-function")
+    }
+
+    #[test]
+    fn an_index_whose_expression_calls_a_function_is_told_of() {
+        use pgassay_model::observed::plans::IndexFacts;
+        let index = IndexFacts {
+            name: "public.note_normal".into(),
+            expressions: vec!["normal(body)".into()],
+            scans: Some(0.0),
+            ..IndexFacts::default()
+        };
+        let facts = RelationFacts {
+            indexes: vec![index],
+            ..RelationFacts::default()
+        };
+        let of = |function: &str| {
+            let plan = Plan {
+                functions: BTreeMap::from([(function.to_owned(), "plpgsql".to_owned())]),
+                ..Plan::default()
+            };
+            super::Called::by_index(&facts, &plan).map(|called| called.steps[0].1.clone())
+        };
+        let told = of("normal").unwrap();
+        assert!(
+            told.contains("DROP INDEX CONCURRENTLY public.note_normal")
+                && told.contains("no statement")
+        );
+        assert!(of("other").is_none());
     }
 
     #[test]

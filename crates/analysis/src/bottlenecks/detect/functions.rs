@@ -175,6 +175,22 @@ fn functions(evidence: &Evidence) -> Option<Observation> {
         if let Some(signature) = plan.volatile.get(function) {
             steps.push((StepKind::Sql, stable(function, signature)));
         }
+        let catches = plan
+            .loops
+            .get(function)
+            .and_then(|facts| facts.catches.first());
+        if let Some(error) = catches {
+            steps.push((
+                StepKind::Advice,
+                format!(
+                    "take the block that catches {error} out of {function}: each call begins a subtransaction for it, and rolls that back where the error comes. Test the value before, CASE WHEN x ~ \
+                     '^[0-9]+$' THEN x::int END, in a function of LANGUAGE sql IMMUTABLE, which becomes a part of the statement (from 16 on pg_input_is_valid(x, 'int')); or convert once, on writing"
+                ),
+            ));
+            evidence.push(format!(
+                "{function} has a block with EXCEPTION WHEN {error}"
+            ));
+        }
         if let Some(step) = too_cheap(plan, function) {
             steps.insert(0, step);
         }
