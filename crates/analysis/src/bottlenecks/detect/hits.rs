@@ -218,8 +218,36 @@ pub(super) fn with_plans<'a>(
     look: impl Fn(&'a StatementTime, &'a Plan) -> Option<Hit<'a>>,
 ) -> Vec<Hit<'a>> {
     weighty(run)
-        .filter_map(|statement| look(statement, statement.plan.as_ref()?))
+        .filter_map(|statement| {
+            let plan = statement.plan.as_ref()?;
+            // No index, statistics or setting for the catalogues is the user's: what is wrong is that they are asked.
+            (!asks_catalogues(statement))
+                .then(|| look(statement, plan))
+                .flatten()
+        })
         .collect()
+}
+
+/// Whether a statement asks the catalogues what tables look like, and nothing else.
+pub(super) fn asks_catalogues(statement: &StatementTime) -> bool {
+    let Some(plan) = &statement.plan else {
+        return false;
+    };
+    let all = plan.root.all();
+    let of_catalogue = |table: &str| {
+        ["pg_catalog.", "information_schema."]
+            .iter()
+            .any(|schema| table.starts_with(schema))
+    };
+    let mut tables = all.iter().filter_map(|(_, n)| n.relation.as_deref());
+    let some = tables.clone().next().is_some();
+    // Views of counters and of sessions are built by functions, and are asked for something else.
+    let counters = all
+        .iter()
+        .any(|(_, n)| n.function.as_deref().is_some_and(|f| f.starts_with("pg_")))
+        || statement.text.contains("pg_stat");
+    let reads = !all.iter().any(|(_, n)| n.kind == "ModifyTable");
+    some && reads && !counters && tables.all(of_catalogue)
 }
 
 /// Samples do not say of which statement they are: hits that go by the same ones have them in common, by

@@ -1,9 +1,13 @@
 //! Indexes whose access method makes writing dear, by the functions that put entries into them, as a table.
 
-use super::hits::weighty;
+use pgassay_model::observed::plans::{IndexFacts, RelationFacts};
+use pgassay_text::quote::quote_ident;
+
+use super::hits::{Hit, Part, joined, weighty, with_plans};
+use super::shapes::advice;
 use super::{Detector, samples, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
-use crate::bottlenecks::finding::{Confidence, Observation};
+use crate::bottlenecks::finding::{Confidence, Observation, StepKind};
 use crate::profile::Summary;
 
 pub(super) const DETECTORS: &[Detector] = &[samples("index-method-writes", written)];
@@ -62,6 +66,9 @@ const METHODS: &[Method] = &[
 
 fn written(evidence: &Evidence) -> Option<Observation> {
     let (run, profile) = (evidence.run?, evidence.profile?);
+    if let Some(seen) = inverted(evidence, &run, profile) {
+        return Some(seen);
+    }
     let share = |method: &Method| {
         let own = profile.functions.iter();
         let own = own.filter(|f| method.within.contains(&f.symbol.as_str()));
@@ -106,6 +113,106 @@ fn written(evidence: &Evidence) -> Option<Observation> {
             .iter()
             .fold(seen, |seen, text| seen.advice(*text)),
     )
+}
+
+/// What a GIN index has done with the entries of rows that are written. Builds without symbols name no more.
+const INVERTED: &[&str] = &[
+    "rbt_insert",
+    "ginInsertBAEntries",
+    "ginEntryInsert",
+    "ginInsertCleanup",
+    "ginHeapTupleFastInsert",
+    "ginHeapTupleFastCollect",
+    "gin_extract_jsonb",
+    "gin_compare_jsonb",
+    "gin_extract_tsvector",
+    "gin_extract_value_trgm",
+];
+/// Their share of the CPU samples from which on it is they that make writing dear.
+const OF_INVERTED: f64 = 0.1;
+
+/// Writes whose node of the plan takes most of the time, and a GIN index on the table that is written.
+fn inverted(evidence: &Evidence, run: &RunEvidence, profile: &Summary) -> Option<Observation> {
+    let own = profile.functions.iter();
+    let own = own.filter(|f| INVERTED.contains(&f.symbol.as_str()));
+    let share = own.map(|f| f.total_share).fold(0.0, f64::max);
+    if !profile.shows(share, OF_INVERTED) {
+        return None;
+    }
+    let hits = with_plans(run, |statement, plan| {
+        let root = &plan.root;
+        let table = root
+            .relation
+            .as_deref()
+            .filter(|_| root.kind == "ModifyTable")?;
+        let facts = plan.relations.get(table)?;
+        let index = facts.indexes.iter().find(|i| i.method == "gin")?;
+        let total: f64 = root
+            .all()
+            .iter()
+            .filter_map(|(_, n)| Some(n.work?.ms))
+            .sum();
+        let part = root.work?.ms / total.max(f64::MIN_POSITIVE);
+        Some(Hit {
+            statement,
+            part: Part::of_work(evidence, statement, part),
+            left: None,
+            saw: format!(
+                "Writing rows of {table} takes {} of the time of a statement, and {} is a GIN index ({}): each row brings many entries into it.",
+                tenths(part),
+                index.name,
+                index.definition.as_deref().unwrap_or("USING gin")
+            ),
+            confidence: Confidence::High,
+            evidence: vec![format!(
+                "{} of the CPU samples in functions that collect and put in entries of GIN indexes",
+                tenths(share)
+            )],
+            steps: narrower(table, index, facts),
+        })
+    });
+    joined(run, hits)
+}
+
+/// What is indexed in the place of all that a column holds.
+fn narrower(table: &str, index: &IndexFacts, facts: &RelationFacts) -> Vec<(StepKind, String)> {
+    let method = METHODS.iter().find(|m| m.name == "gin");
+    let general = method.map_or(&[][..], |method| method.instead);
+    let general = general.iter().map(|text| advice(*text));
+    let whole = index.first.as_deref().filter(|column| {
+        let kind = facts.types.get(*column);
+        let listed = format!("({})", quote_ident(column));
+        let definition = index.definition.as_deref().unwrap_or_default();
+        kind.is_some_and(|kind| kind == "jsonb") && definition.contains(&listed)
+    });
+    let Some(column) = whole.map(quote_ident) else {
+        return general.skip(1).collect();
+    };
+    let schema = table.split_once('.').map_or("", |(schema, _)| schema);
+    let name = match index.name.contains('.') || schema.is_empty() {
+        true => index.name.clone(),
+        false => format!("{schema}.{}", index.name),
+    };
+    let mut steps = vec![
+        (
+            StepKind::Sql,
+            format!(
+                "CREATE INDEX CONCURRENTLY ON {table} (({column} ->> 'key'));   -- for each key that is searched ({column} ->> 'key' = value): one entry a row; {name} \
+                 holds each key and each value of the document"
+            ),
+        ),
+        (
+            StepKind::Sql,
+            format!(
+                "DROP INDEX CONCURRENTLY {name};   -- once no statement asks {column} by @>, ? or @?"
+            ),
+        ),
+        advice(format!(
+            "where @> must be answered: CREATE INDEX CONCURRENTLY ON {table} USING gin (({column} -> 'part') jsonb_path_ops), on the part of the document that is searched, in the place of all of it"
+        )),
+    ];
+    steps.extend(general.skip(1));
+    steps
 }
 
 /// Functions within which entries are put into indexes and constraints over them are checked.
@@ -219,6 +326,68 @@ mod tests {
             "{seen:?}"
         );
         assert!(of("90.00% postgres [.] ExecScan\n").is_none());
+    }
+
+    #[test]
+    fn a_document_indexed_whole_is_told_an_index_on_the_key() {
+        use pgassay_model::observed::plans::{Execution, Node, Work};
+        let of = |definition: &str, listing: &'static str| {
+            let index = IndexFacts {
+                name: "public.event_doc".into(),
+                method: "gin".into(),
+                first: Some("doc".into()),
+                definition: Some(definition.to_owned()),
+                ..IndexFacts::default()
+            };
+            let facts = RelationFacts {
+                types: [("doc".to_owned(), "jsonb".to_owned())].into(),
+                indexes: vec![index],
+                ..RelationFacts::default()
+            };
+            let root = Node {
+                kind: "ModifyTable".into(),
+                operation: Some("Insert".into()),
+                relation: Some("public.event".into()),
+                work: Some(Work {
+                    loops: 1.0,
+                    ms: 20.0,
+                    ..Work::default()
+                }),
+                ..Node::default()
+            };
+            let writes = StatementTime {
+                text: "INSERT INTO event (doc) SELECT doc FROM inbox".into(),
+                sightings: 80,
+                share: 0.9,
+                cpu_share: 0.9,
+                running: 1.0,
+                plan: Some(Plan {
+                    root,
+                    executed: Some(Execution::default()),
+                    relations: [("public.event".to_owned(), facts)].into(),
+                    ..Plan::default()
+                }),
+                ..StatementTime::default()
+            };
+            let found = found_in_samples_of(listing, vec![writes]);
+            found.into_iter().find(|f| f.id == "index-method-writes")
+        };
+        let puts_in = "30.00% postgres [.] gin_compare_jsonb\n70.00% postgres [.] ExecScan\n";
+        let steps = |found: &crate::bottlenecks::finding::Finding| {
+            let texts: Vec<&str> = found.remedy.iter().map(|s| s.text.as_str()).collect();
+            texts.join("\n")
+        };
+        let whole = of("USING gin (doc)", puts_in).unwrap();
+        assert!(
+            steps(&whole).contains("ON public.event ((doc ->> 'key'))")
+                && steps(&whole).contains("DROP INDEX CONCURRENTLY public.event_doc"),
+            "{}",
+            steps(&whole)
+        );
+        // One on a part of it, or with fewer entries, is not told to be narrower.
+        let part = of("USING gin (((doc -> 'tags'::text)))", puts_in).unwrap();
+        assert!(!steps(&part).contains("->> 'key'"));
+        assert!(of("USING gin (doc)", "90.00% postgres [.] ExecScan\n").is_none());
     }
 
     #[test]

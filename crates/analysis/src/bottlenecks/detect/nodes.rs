@@ -5,7 +5,7 @@ use pgassay_model::observed::plans::{Node, Plan, TriggerRun, Work};
 use pgassay_text::number::counted;
 
 use super::functions::calls_in;
-use super::hits::{Named, Part, weighty};
+use super::hits::{Named, Part, asks_catalogues, weighty};
 use super::rewrites::rewrite;
 use super::{counts, forms, inner, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
@@ -165,8 +165,9 @@ pub(super) fn look(evidence: &Evidence, findings: &[Finding]) -> Vec<Named> {
     let Some(run) = &evidence.run else {
         return Vec::new();
     };
+    let catalogues = catalogue::asked(evidence, run);
     weighty(run)
-        .filter(|statement| !is_told(statement, findings))
+        .filter(|statement| !asks_catalogues(statement) && !is_told(statement, findings))
         .filter_map(|statement| {
             let plan = statement.plan.as_ref()?;
             let at = At {
@@ -177,6 +178,7 @@ pub(super) fn look(evidence: &Evidence, findings: &[Finding]) -> Vec<Named> {
             };
             at.inner().or_else(|| at.trigger()).or_else(|| at.node())
         })
+        .chain(catalogues)
         .collect()
 }
 
@@ -263,7 +265,19 @@ impl At<'_> {
     fn inner(&self) -> Option<Named> {
         let executed = self.plan.executed.as_ref()?;
         let first = executed.inner.first()?;
-        let part = (first.ms / executed.ms.max(first.ms).max(f64::MIN_POSITIVE)).min(1.0);
+        let all = executed.ms.max(first.ms).max(f64::MIN_POSITIVE);
+        let often = f64::from(first.calls) >= OFTEN;
+        // What a loop takes around each of its statements goes with these.
+        let own = match often && self.looping().is_some() {
+            true => {
+                all - executed.inner[1..]
+                    .iter()
+                    .map(|inner| inner.ms)
+                    .sum::<f64>()
+            }
+            false => first.ms,
+        };
+        let part = (own / all).clamp(0.0, 1.0);
         if part < MOST {
             return None;
         }
@@ -274,7 +288,6 @@ impl At<'_> {
             first.ms / f64::from(first.calls.max(1)),
             first.text
         );
-        let often = f64::from(first.calls) >= OFTEN;
         let mut seen = self.about(part, saw);
         let busiest = first
             .root
@@ -295,9 +308,7 @@ impl At<'_> {
         if let Some((kind, text)) = known {
             seen = seen.step(kind, text);
         } else if often {
-            seen = seen.advice(
-                "have the function do it in one statement for all rows, in place of one for each",
-            );
+            seen = seen.advice(self.in_one(first));
         }
         if let Some(busy) = busiest.first() {
             seen = seen.seen(format!(
@@ -569,6 +580,7 @@ fn within_subplan(root: &Node, node: &Node) -> bool {
         .any(|above| above.relationship.as_deref() == Some("SubPlan"))
 }
 
+mod catalogue;
 mod told;
 mod within;
 

@@ -133,3 +133,30 @@ fn a_plan_that_was_not_executed_names_nothing() {
     planned.executed = None;
     assert_eq!(busiest(&planned), None);
 }
+
+#[test]
+fn questions_to_the_catalogues_are_named_as_such_whatever_their_plans_do() {
+    let found = |text: &str, table: &str| {
+        let mut scan = ran("Seq Scan", (1.0, 9.0, 90_000.0), 9.0, vec![]);
+        scan.relation = Some(table.to_owned());
+        let found = found_with(vec![], |observed| {
+            observed.statements = Some(statement(text, Some(plan(scan))));
+        });
+        found.into_iter().map(|f| f.id).collect::<Vec<_>>()
+    };
+    let asked = format!("{NODE}/catalogues-asked");
+    let of = found(
+        "SELECT column_name FROM information_schema.columns WHERE table_name = $1",
+        "pg_catalog.pg_attribute",
+    );
+    assert!(of.contains(&asked), "{of:?}");
+    // No index or statistics of the catalogues are advised beside it.
+    assert!(
+        !of.iter()
+            .any(|id| id == "sequential-scan" || id == "rows-misestimated")
+    );
+    let own = found("SELECT * FROM file WHERE a = $1", "public.file");
+    assert!(!own.contains(&asked), "{own:?}");
+    let counters = found("SELECT * FROM pg_stat_user_tables", "pg_catalog.pg_class");
+    assert!(!counters.contains(&asked), "{counters:?}");
+}

@@ -21,7 +21,7 @@ type Steps = Vec<(StepKind, String)>;
 /// The first that knows the node counts.
 const KNOWN: &[fn(&Seen) -> Option<Steps>] = &[
     built_each_time,
-    catalogues,
+    written,
     fence,
     distinct_values,
     first_of_array,
@@ -30,6 +30,10 @@ const KNOWN: &[fn(&Seen) -> Option<Steps>] = &[
     counted,
     ordered_set,
     numeric_functions,
+    strewn,
+    all_groupings,
+    set_operation,
+    pairs_of_rows,
     all_given,
 ];
 
@@ -50,31 +54,6 @@ impl Seen<'_> {
     fn discards(&self) -> bool {
         self.busy.work.removed >= 10.0 * self.busy.given().max(1.0)
     }
-}
-
-/// Questions to the catalogues, as frameworks and drivers ask them.
-fn catalogues(seen: &Seen) -> Option<Steps> {
-    let all = seen.plan.root.all();
-    let tables = all.iter().filter_map(|(_, n)| n.relation.as_deref());
-    let (mut of_catalogue, mut others) = (0, 0);
-    for table in tables {
-        match table.starts_with("pg_catalog.") || table.starts_with("information_schema.") {
-            true => of_catalogue += 1,
-            false => others += 1,
-        }
-    }
-    (of_catalogue > 0 && others == 0).then(|| {
-        vec![
-            advice(
-                "ask for what tables look like once, and keep the answer: the object mapper's or driver's cache of metadata (schema validation and reflection switched off outside of \
-                 start-up)",
-            ),
-            advice(
-                "where it must be asked for, ask pg_catalog by the table's number: pg_attribute WHERE attrelid = 'table'::regclass, pg_constraint WHERE conrelid = \
-                 'table'::regclass: the views of information_schema join many tables and check privileges for each row, and compare names that are cast, which no index serves",
-            ),
-        ]
-    })
 }
 
 /// Functions of the server that put their rows together anew for each call, with what to ask in their place.
@@ -165,6 +144,129 @@ fn numeric_functions(seen: &Seen) -> Option<Steps> {
     ])
 }
 
+/// GROUP BY CUBE or ROLLUP, of which few groupings are wanted.
+fn all_groupings(seen: &Seen) -> Option<Steps> {
+    let squeezed = seen.text.replace(' ', "");
+    let all = ["cube(", "rollup("].iter().find(|word| {
+        squeezed.contains(&format!("groupby{word}")) || squeezed.contains(&format!(",{word}"))
+    })?;
+    let of_groups = matches!(seen.node().kind.as_str(), "Aggregate" | "Sort" | "Group");
+    of_groups.then(|| {
+        vec![advice(format!(
+            "name the groupings that are shown, GROUP BY GROUPING SETS ((a, b), (a), ()), in the place of {}…): CUBE of n columns makes 2 to the power of n groupings, ROLLUP n + 1, each with \
+             its own sort or hash table; conditions on grouping() outside throw the others away when they are made",
+            all.to_uppercase()
+        ))]
+    })
+}
+
+/// INTERSECT and EXCEPT, which make and compare whole rows of both sides.
+fn set_operation(seen: &Seen) -> Option<Steps> {
+    let all = seen.plan.root.all();
+    let sets = all.iter().any(|(_, n)| n.kind.ends_with("SetOp"));
+    let words = [" except ", " intersect "];
+    let said = words.iter().any(|word| {
+        let one_line: String = seen.text.split_whitespace().collect::<Vec<_>>().join(" ");
+        one_line.contains(word)
+    });
+    (sets && said).then(|| {
+        vec![advice(
+            "NOT EXISTS (SELECT FROM b WHERE b.key = a.key) in the place of EXCEPT, and EXISTS in that of INTERSECT: a join by the key, which hashes or looks up the key alone, and reaches an index; the set \
+             operations read both sides whole and compare whole rows",
+        )]
+    })
+}
+
+/// A table that is joined with itself by an inequality: each row with all before it.
+fn pairs_of_rows(seen: &Seen) -> Option<Steps> {
+    let root = &seen.plan.root;
+    let all = root.all();
+    let join = all.iter().map(|(_, n)| *n).find(|n| {
+        n.conditions.get("Join Filter").is_some_and(|filter| {
+            [" < ", " > ", " <= ", " >= "]
+                .iter()
+                .any(|sign| filter.contains(sign))
+        })
+    })?;
+    let tables: Vec<&str> = join
+        .all()
+        .iter()
+        .filter_map(|(_, n)| n.relation.as_deref())
+        .collect();
+    let same = matches!(tables.as_slice(), [one, other] if one == other);
+    let busy = std::ptr::eq(seen.node(), join)
+        || join
+            .all()
+            .iter()
+            .any(|(_, n)| std::ptr::eq(*n, seen.node()));
+    let made = join.actual_rows.unwrap_or(0.0) + join.work.map_or(0.0, |work| work.removed);
+    (same && busy && made >= 10_000.0).then(|| {
+        vec![advice(format!(
+            "take the row before or after, or a running sum, by a window function over one scan of {}: lag(x) OVER (PARTITION BY key ORDER BY at), lead(), sum(x) OVER (PARTITION BY key ORDER BY at); joined \
+             with itself by {}, each row meets all others of its key",
+            tables[0],
+            join.conditions.get("Join Filter").map_or("an inequality", String::as_str)
+        ))]
+    })
+}
+
+/// Rows from which on it matters whether each lies in a block of its own.
+const MANY_STREWN: f64 = 300.0;
+
+/// Rows that an index leads to, strewn over the table, of which an aggregate needs a few columns.
+fn strewn(seen: &Seen) -> Option<Steps> {
+    let node = seen.node();
+    let by_index = matches!(node.kind.as_str(), "Index Scan" | "Bitmap Heap Scan");
+    let table = node.relation.as_deref().filter(|_| by_index)?;
+    let facts = seen.plan.relations.get(table)?;
+    let (given, blocks) = (seen.busy.given(), seen.busy.work.blocks);
+    let root = &seen.plan.root;
+    if root.kind != "Aggregate"
+        || seen.busy.work.loops > 1.0
+        || given < MANY_STREWN
+        || blocks < 0.3 * given
+    {
+        return None;
+    }
+    let named = |text: &str| -> Vec<String> {
+        let mut found = Vec::new();
+        for word in words(text) {
+            let column = facts.columns.iter().find(|column| *column == word);
+            if let Some(column) = column.map(|column| quote_ident(column))
+                && !found.contains(&column)
+            {
+                found.push(column);
+            }
+        }
+        found
+    };
+    let condition = ["Index Cond", "Recheck Cond"]
+        .iter()
+        .find_map(|key| node.conditions.get(*key))?;
+    let keys = named(condition);
+    let mut others = named(root.conditions.get("Output")?);
+    others.extend(seen.filter().map(named).unwrap_or_default());
+    others.dedup();
+    others.retain(|column| !keys.contains(column));
+    (!keys.is_empty() && (1..=3).contains(&others.len())).then(|| {
+        vec![
+            (
+                StepKind::Sql,
+                format!(
+                    "CREATE INDEX CONCURRENTLY ON {table} ({}) INCLUDE ({}); VACUUM {table};   -- {given:.0} rows lie in about as many blocks of the table; an index with all columns that are asked \
+                     for is read alone (Index Only Scan)",
+                    keys.join(", "),
+                    others.join(", ")
+                ),
+            ),
+            advice(format!(
+                "or lay the rows of one key together: CLUSTER {table} USING the index on {}, which locks the table while it is written anew",
+                keys.join(", ")
+            )),
+        ]
+    })
+}
+
 /// Rows from which on they are many for a client.
 const MANY_FOR_A_CLIENT: f64 = 2000.0;
 
@@ -186,6 +288,54 @@ fn all_given(seen: &Seen) -> Option<Steps> {
              keep in the application"
         ))]
     })
+}
+
+/// Rows that are written, with what that computes or puts into indexes that cost much.
+fn written(seen: &Seen) -> Option<Steps> {
+    let node = seen.node();
+    let table = node
+        .relation
+        .as_deref()
+        .filter(|_| node.kind == "ModifyTable")?;
+    let facts = seen.plan.relations.get(table)?;
+    let updates = node.operation.as_deref() == Some("Update");
+    let set = seen
+        .text
+        .split_once(" set ")
+        .map(|(_, behind)| behind.split(" where ").next().unwrap_or(behind));
+    let mut generated = facts.declared.generated.iter();
+    let generated = generated.find(|(_, expression)| expression.contains('('))?;
+    let (column, expression) = generated;
+    // Without a trigger only those are computed anew whose columns are set.
+    let sets = set.is_none_or(|set| words(expression).any(|word| words(set).any(|w| w == word)));
+    let mut triggers = facts.triggers.iter();
+    let trigger = triggers.find(|trigger| {
+        trigger.for_each_row
+            && trigger.before
+            && trigger.events.iter().any(|event| event == "Update")
+    });
+    match (updates && !sets, trigger) {
+        (true, None) => None,
+        (true, Some(trigger)) => Some(vec![
+            (
+                StepKind::Sql,
+                format!(
+                    "DROP TRIGGER {} ON {table};   -- {column} GENERATED ALWAYS AS {expression} is computed anew by every UPDATE of a table with a BEFORE UPDATE trigger FOR EACH ROW, \
+                     though nothing that it depends on is set; without one, only where that is set: have the statement set what {}() sets",
+                    quote_ident(&trigger.name),
+                    trigger.function
+                ),
+            ),
+            advice(format!(
+                "where the trigger must stay: what is updated often in a table of its own, or {} kept by a trigger BEFORE INSERT OR UPDATE OF the columns that it depends on, in the place of GENERATED",
+                quote_ident(column)
+            )),
+        ]),
+        (false, _) => Some(vec![advice(format!(
+            "{column} GENERATED ALWAYS AS {expression} is computed for each row that is written: a cheaper expression, or an index on the expression where only searches need it; fewer rows at a time, and \
+             only those that change"
+        ))]),
+    }
 }
 
 /// A condition above a subquery below which nothing moves it.
@@ -391,176 +541,4 @@ fn ordered_set(seen: &Seen) -> Option<Steps> {
 }
 
 #[cfg(test)]
-mod tests {
-    use pgassay_model::observed::plans::{Execution, RelationFacts, Work};
-
-    use super::super::{busy, steps};
-    use super::*;
-
-    fn node(
-        kind: &str,
-        conditions: &[(&str, &str)],
-        (rows, removed, ms): (f64, f64, f64),
-        nodes: Vec<Node>,
-    ) -> Node {
-        Node {
-            kind: kind.into(),
-            conditions: conditions
-                .iter()
-                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-                .collect(),
-            actual_rows: Some(rows),
-            work: Some(Work {
-                loops: 1.0,
-                removed,
-                ms,
-                ..Work::default()
-            }),
-            nodes,
-            ..Node::default()
-        }
-    }
-
-    fn told(root: Node, text: &str) -> String {
-        let facts = RelationFacts {
-            columns: vec!["id".into(), "items".into()],
-            types: [("items".to_owned(), "jsonb".to_owned())].into(),
-            ..RelationFacts::default()
-        };
-        let plan = Plan {
-            root,
-            executed: Some(Execution::default()),
-            relations: [("public.cart".to_owned(), facts)].into(),
-            ..Plan::default()
-        };
-        let all = busy(&plan).unwrap();
-        let told = steps(&all[0], &plan, text)
-            .into_iter()
-            .map(|(_, text)| text);
-        told.collect::<Vec<_>>().join(" | ")
-    }
-
-    fn scan(table: &str, conditions: &[(&str, &str)], did: (f64, f64, f64)) -> Node {
-        Node {
-            relation: Some(table.to_owned()),
-            ..node("Seq Scan", conditions, did, vec![])
-        }
-    }
-
-    #[test]
-    fn what_is_counted_distinct_and_what_is_counted_at_all() {
-        let rows = || scan("public.cart", &[], (50_000.0, 0.0, 3.0));
-        let distinct = node(
-            "Aggregate",
-            &[("Output", "count(DISTINCT visitor)")],
-            (1.0, 0.0, 90.0),
-            vec![rows()],
-        );
-        assert!(told(distinct, "").contains("SELECT DISTINCT x"));
-        let count = node(
-            "Aggregate",
-            &[("Output", "count(*)")],
-            (1.0, 0.0, 1.0),
-            vec![rows()],
-        );
-        assert!(told(count, "").contains("LIMIT 1001"));
-        let sum = node(
-            "Aggregate",
-            &[("Output", "sum(cart.id)")],
-            (1.0, 0.0, 1.0),
-            vec![rows()],
-        );
-        assert!(!told(sum, "").contains("LIMIT 1001"));
-    }
-
-    #[test]
-    fn elements_that_are_searched_row_by_row_are_told_of_containment() {
-        let elements = Node {
-            function: Some("jsonb_array_elements".into()),
-            relationship: Some("SubPlan".into()),
-            subplan: Some("SubPlan 1".into()),
-            ..node(
-                "Function Scan",
-                &[("Filter", "((e.value ->> $1) = $2)")],
-                (0.0, 5.0, 90.0),
-                vec![],
-            )
-        };
-        let mut outer = scan(
-            "public.cart",
-            &[("Filter", "(SubPlan 1)")],
-            (3.0, 20_000.0, 9.0),
-        );
-        outer.nodes = vec![elements];
-        let told = told(outer, "");
-        assert!(
-            told.contains("items @> '[{") && told.contains("USING gin (items)"),
-            "{told}"
-        );
-    }
-
-    #[test]
-    fn fences_wildcards_and_catalogues_are_told_by_their_nodes() {
-        let fenced = node(
-            "Subquery Scan",
-            &[("Filter", "(live.customer = $1)")],
-            (5.0, 90_000.0, 9.0),
-            vec![],
-        );
-        assert!(told(fenced, "").contains("OFFSET 0"));
-        let mut bounded = node(
-            "Index Scan",
-            &[
-                ("Filter", "(o.ref ~~ $1)"),
-                ("Index Cond", "((o.ref ~>=~ $1) AND (o.ref ~<~ $2))"),
-            ],
-            (9.0, 9_000.0, 9.0),
-            vec![],
-        );
-        bounded.relation = Some("public.orders".into());
-        assert!(told(bounded, "").contains("AB\\_1%"));
-        assert!(
-            told(scan("pg_catalog.pg_constraint", &[], (900.0, 0.0, 9.0)), "").contains("conrelid")
-        );
-    }
-
-    #[test]
-    fn functions_that_are_dear_by_nature_are_told_what_is_cheap() {
-        let zones = Node {
-            function: Some("pg_timezone_names".into()),
-            ..node("Function Scan", &[], (1198.0, 0.0, 50.0), vec![])
-        };
-        assert!(told(zones, "").contains("CREATE TABLE time_zone"));
-        let powers = |column: &str| {
-            let facts = RelationFacts {
-                types: [("rate".to_owned(), "numeric".to_owned())].into(),
-                ..RelationFacts::default()
-            };
-            let output = format!("sum((cents * power(($1 + loan.{column}), 2)))");
-            let plan = Plan {
-                root: node("Aggregate", &[("Output", &output)], (1.0, 0.0, 4.0), vec![]),
-                executed: Some(Execution::default()),
-                relations: [("public.loan".to_owned(), facts)].into(),
-                ..Plan::default()
-            };
-            let all = busy(&plan).unwrap();
-            steps(&all[0], &plan, "")
-                .iter()
-                .any(|(_, text)| text.contains("::float8"))
-        };
-        assert!(powers("rate"));
-        assert!(!powers("months"));
-    }
-
-    #[test]
-    fn a_table_that_is_sent_whole_is_told_conditions() {
-        let whole = scan("public.voucher", &[], (15_000.0, 0.0, 2.0));
-        assert!(told(whole, "").contains("into WHERE"));
-        let some = scan(
-            "public.voucher",
-            &[("Filter", "(voucher.cents > 5)")],
-            (15_000.0, 10.0, 2.0),
-        );
-        assert!(!told(some, "").contains("into WHERE"));
-    }
-}
+mod tests;

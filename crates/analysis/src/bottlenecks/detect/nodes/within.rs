@@ -1,12 +1,54 @@
 //! What is done about a statement that runs within a function, by what the function's source and definition say.
 
-use pgassay_model::observed::plans::InnerStatement;
+use pgassay_model::observed::plans::{InnerStatement, LoopFacts};
 
 use super::super::conditions::{Compared, compared, words};
 use super::At;
 use crate::bottlenecks::finding::StepKind;
 
 impl At<'_> {
+    /// A function whose loops execute statements, each once a round.
+    pub(super) fn looping(&self) -> Option<(&String, &LoopFacts)> {
+        let mut loops = self.plan.loops.iter();
+        loops.find(|(_, facts)| !facts.looped.is_empty())
+    }
+
+    /// One statement in the place of a loop with one for each row.
+    pub(super) fn in_one(&self, first: &InnerStatement) -> String {
+        let executed = self.plan.executed.as_ref();
+        // What the loop goes through.
+        let driving = executed.and_then(|executed| {
+            let mut others = executed.inner.iter();
+            others.find(|inner| {
+                inner.calls * 10 <= first.calls
+                    && inner
+                        .text
+                        .trim_start()
+                        .to_ascii_lowercase()
+                        .starts_with("select")
+            })
+        });
+        let Some((name, _)) = self.looping() else {
+            return "have the function do it in one statement for all rows, in place of one for each".to_owned();
+        };
+        let from = driving.map_or_else(
+            || "the query of the loop".to_owned(),
+            |driving| format!("the query of the loop ({})", shortened(&driving.text)),
+        );
+        let verb = first.text.trim_start().to_ascii_lowercase();
+        let form = match verb.split_whitespace().next() {
+            Some("update") => "UPDATE … FROM (that query) l WHERE … = l.…",
+            Some("insert") => "INSERT INTO … SELECT … FROM (that query) l",
+            Some("delete") => "DELETE FROM … USING (that query) l WHERE … = l.…",
+            _ => {
+                "SELECT sum(…) FROM (that query) l JOIN … ON … = l.…, or with LEFT JOIN where a row may be missing"
+            }
+        };
+        format!(
+            "take the loop out of {name}: one statement for all rows, which joins {from} with what each round asks for: {form}; as a function of LANGUAGE sql, if nothing else is left of it"
+        )
+    }
+
     /// What the source of the functions says of a statement that ran within them.
     pub(super) fn by_body(&self, inner: &InnerStatement) -> Vec<(StepKind, String)> {
         let mut told = Vec::new();
@@ -78,5 +120,15 @@ impl At<'_> {
             ))
         });
         casts.next()
+    }
+}
+
+/// The beginning of a statement.
+fn shortened(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let text = words.join(" ");
+    match text.char_indices().nth(120) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
     }
 }
