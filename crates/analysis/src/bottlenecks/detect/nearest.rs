@@ -1,7 +1,10 @@
 //! The first few rows in the order of something that is computed for all of them.
 
+use pgassay_model::observed::plans::Node;
+use pgassay_text::quote::quote_ident;
+
 use super::plans::{FEW_ROWS, by_index};
-use super::shapes::{At, Shown, advice};
+use super::shapes::{At, Shown, advice, column};
 use super::whole::DRAWN;
 use crate::bottlenecks::finding::{Confidence, StepKind};
 
@@ -16,6 +19,47 @@ const FEW: f64 = 0.1;
 /// look the same, as literals are not kept.
 fn has_values(expression: &str) -> bool {
     expression.contains('$')
+}
+
+/// Types of columns whose distance by an operator a GiST index has in order, with its operator class.
+const IN_ORDER: &[(&str, &str)] = &[
+    ("text", " gist_trgm_ops"),
+    ("character varying", " gist_trgm_ops"),
+    ("point", ""),
+    ("box", ""),
+    ("circle", ""),
+    ("polygon", ""),
+    ("geometry", ""),
+    ("geography", ""),
+    ("cube", ""),
+];
+
+/// The index that gives a column's rows in the order of its distance by `<->`.
+fn by_index_order(at: &At, scan: &Node, key: &str) -> Option<(StepKind, String)> {
+    let (left, right) = key.split_once(" <-> ")?;
+    let facts = at.facts(scan)?;
+    let name = [left, right].iter().find_map(|side| column(side, facts))?;
+    let kind = facts.types.get(name)?;
+    let kind = kind.strip_prefix("public.").unwrap_or(kind);
+    let (_, class) = IN_ORDER.iter().find(|(of, _)| *of == kind)?;
+    let table = scan.relation.as_deref()?;
+    let mut own = facts
+        .indexes
+        .iter()
+        .filter(|i| i.valid && i.first.as_deref() == Some(name));
+    let why = own.next().map_or_else(String::new, |index| {
+        format!(
+            "; {}, of the method {}, finds rows and gives no order",
+            index.name, index.method
+        )
+    });
+    Some((
+        StepKind::Sql,
+        format!(
+            "CREATE INDEX CONCURRENTLY ON {table} USING gist ({}{class});   -- it gives the nearest first, and ORDER BY … <-> … LIMIT stops there{why}",
+            quote_ident(name)
+        ),
+    ))
 }
 
 /// A sort by an expression, of many rows of one table, for the first few.
@@ -83,6 +127,9 @@ pub(super) fn computed(at: &At) -> Option<Shown> {
         )),
     };
     let steps = match (near, has_values(key)) {
+        (true, true) if by_index_order(at, scan, key).is_some() => {
+            by_index_order(at, scan, key).into_iter().collect()
+        }
         (true, true) => vec![
             advice(format!(
                 "for a distance an index that finds the nearest: CREATE INDEX ON {table} USING gist (point(x, y)), or of a geography \
@@ -92,6 +139,10 @@ pub(super) fn computed(at: &At) -> Option<Shown> {
                 "or bound the rows first by a condition that an index serves (a box around the place: x BETWEEN … AND y BETWEEN …)",
             ),
         ],
+        (_, true) if key.contains("CASE ") => vec![advice(
+            "write a statement for each order that can be asked for, with ORDER BY the column itself, which an index gives (in PL/pgSQL by EXECUTE format('… ORDER BY %I LIMIT …'), in the \
+             application by its text): ORDER BY CASE … is an expression that no index has",
+        )],
         (_, true) => vec![advice(
             "what depends on the values asked for is in no index's order: bound the rows first by a condition that an index serves; constants instead of \
              the values make an index on the expression possible",

@@ -3,7 +3,9 @@
 use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
 use pgassay_text::quote::quote_ident;
 
-use super::conditions::{Compared, Served, compared, converted, served, words};
+use super::conditions::{
+    Compared, Served, compared, conjuncts, converted, disjuncts, served, words,
+};
 use super::forms;
 use super::hits::{Hit, Left, Part, joined, weighty, with_plans};
 use super::mismatch::mismatch;
@@ -156,6 +158,28 @@ fn scan<'a>(
                  column, so that no index can serve a plan that is made without the values (a generic plan)"
             ),
         )),
+        (Served::Nothing, _) if subquery_or_column(filter, facts).is_some() => {
+            let columns = subquery_or_column(filter, facts).unwrap_or_default();
+            let mut policies = facts.policies.keys();
+            steps.push((
+                StepKind::Advice,
+                format!(
+                    "in the place of column IN (SELECT …) OR … (or EXISTS (SELECT …) OR …) write column = ANY (ARRAY(SELECT …)) OR {} = …: the subquery is executed once, and each alternative is served by an \
+                     index of its own (BitmapOr); or write a UNION of two statements, one for each alternative; {filter} reads every row",
+                    columns.join(", ")
+                ),
+            ));
+            if let Some(first) = policies.next() {
+                steps.push((
+                    StepKind::Advice,
+                    format!(
+                        "the alternatives are the row-level security policies of {table} ({}), which OR joins: ALTER POLICY {first} ON {table} USING (column = ANY (ARRAY(SELECT … FROM … WHERE …))), and an index \
+                         on the column that it compares",
+                        facts.policies.keys().cloned().collect::<Vec<_>>().join(", ")
+                    ),
+                ));
+            }
+        }
         (Served::Nothing, _) => steps.push((
             StepKind::Advice,
             match form {
@@ -180,6 +204,23 @@ fn scan<'a>(
         },
         evidence,
         steps,
+    })
+}
+
+/// The columns that alternatives of a condition compare, where another alternative is a subquery.
+fn subquery_or_column(filter: &str, facts: &RelationFacts) -> Option<Vec<String>> {
+    conjuncts(filter).into_iter().find_map(|part| {
+        let ways = disjuncts(part);
+        let asks = ways.iter().any(|way| way.contains("SubPlan"));
+        let columns: Vec<String> = ways
+            .iter()
+            .filter(|way| !way.contains("SubPlan"))
+            .filter_map(|way| match compared(way, facts) {
+                Some(Compared::Column(column)) => Some(column),
+                _ => None,
+            })
+            .collect();
+        (asks && ways.len() > 1 && !columns.is_empty()).then_some(columns)
     })
 }
 

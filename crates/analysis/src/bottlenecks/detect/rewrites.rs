@@ -7,7 +7,7 @@ use pgassay_text::quote::quote_ident;
 use super::conditions::{conjuncts, disjuncts, unqualified, words};
 use super::forms;
 use crate::bottlenecks::finding::StepKind;
-use table::{FORMS, OWN_INDEX, RELATED, VOLATILE};
+use table::{ANSWERED, FORMS, OWN_INDEX, RELATED, VOLATILE};
 
 /// How a condition is written so that an index serves it.
 #[derive(Debug, PartialEq)]
@@ -134,6 +134,7 @@ impl<'a> Compared<'a> {
         let text = self.facts.texts.iter().any(|text| text == self.column);
         let operand = match without_cast(self.operand) {
             (inner, "text" | "character varying") if text && self.kind() != "character" => inner,
+            (inner, "inet") if self.kind() == "cidr" => inner,
             _ => self.operand,
         };
         let name = operand.rsplit('.').next().unwrap_or_default();
@@ -227,6 +228,10 @@ impl<'a> Compared<'a> {
         let own = self
             .indexes()
             .find(|index| index.first.as_deref() == Some(self.column));
+        let by_other_method = self.by_other_method(own);
+        if by_other_method.is_some() {
+            return by_other_method;
+        }
         match (self.operator, own) {
             ("@>" | "&&" | "<@", Some(index))
                 if self.kind() == "integer[]" && index.operator_class == "array_ops" =>
@@ -251,23 +256,6 @@ impl<'a> Compared<'a> {
                     ],
                 })
             }
-            ("@>" | "&&" | "<@" | "@@" | "?" | "?|" | "?&" | "@?", None) => {
-                let kind = self.kind();
-                let documents = kind.ends_with("[]")
-                    || ["jsonb", "tsvector", "hstore", "public.hstore"].contains(&kind);
-                let gist = kind.contains("range")
-                    || matches!(self.kind(), "point" | "box" | "circle" | "polygon");
-                (documents || gist).then(|| Rewrite {
-                    steps: vec![(
-                        StepKind::Sql,
-                        format!(
-                            "CREATE INDEX CONCURRENTLY ON {} USING {} ({column});",
-                            self.table,
-                            if gist { "gist" } else { "gin" }
-                        ),
-                    )],
-                })
-            }
             ("<" | ">" | "<=" | ">=", None) if !self.other.contains("SubPlan") => Some(Rewrite {
                 steps: vec![(
                     StepKind::Sql,
@@ -276,6 +264,46 @@ impl<'a> Compared<'a> {
             }),
             _ => None,
         }
+    }
+
+    /// An operator that indexes of one access method answer, where there is none, or one of another method.
+    fn by_other_method(&self, own: Option<&IndexFacts>) -> Option<Rewrite> {
+        let kind = self.kind();
+        let kind = kind.strip_prefix("public.").unwrap_or(kind);
+        let (_, _, method, class) = ANSWERED.iter().find(|(of, operators, ..)| {
+            of.iter().any(|of| match of.strip_prefix('*') {
+                Some(end) => kind.ends_with(end),
+                None => kind == *of,
+            }) && operators.contains(&self.operator)
+        })?;
+        let mut indexes = self.indexes();
+        let fits = indexes.any(|index| {
+            index.first.as_deref() == Some(self.column)
+                && (index.method == *method || index.method == "spgist" || index.method == "brin")
+        });
+        if fits {
+            return None;
+        }
+        let column = quote_ident(self.column);
+        let class = match class.is_empty() {
+            true => String::new(),
+            false => format!(" {class}"),
+        };
+        let why = own.map_or_else(String::new, |index| {
+            format!(
+                "   -- {}, of the method {}, answers comparisons of whole values, and no {}",
+                index.name, index.method, self.operator
+            )
+        });
+        Some(Rewrite {
+            steps: vec![(
+                StepKind::Sql,
+                format!(
+                    "CREATE INDEX CONCURRENTLY ON {} USING {method} ({column}{class});{why}",
+                    self.table
+                ),
+            )],
+        })
     }
 
     /// A field of a document: `doc ->> 'sku' = 'x'`.
@@ -324,6 +352,8 @@ impl<'a> Compared<'a> {
         }
         let value = match kind {
             "" => "value".to_owned(),
+            // Without a length: character is one of 1.
+            "character" => "value::bpchar".to_owned(),
             kind => format!("value::{kind}"),
         };
         Some(Rewrite {
@@ -412,7 +442,9 @@ fn without_casts(text: &str) -> String {
 
 /// How a filter on a table is written so that an index serves it; none where it is served as it is, or nobody knows.
 pub(super) fn rewrite(filter: &str, table: &str, facts: &RelationFacts) -> Option<Rewrite> {
-    let parts = conjuncts(filter);
+    let mut parts = conjuncts(filter);
+    // An equality leaves fewer rows than a range.
+    parts.sort_by_key(|part| !part.contains(" = "));
     if let Some(own) = parts.iter().find_map(|part| of_part(part, table, facts)) {
         return Some(own);
     }

@@ -1,7 +1,7 @@
 //! Shapes of plans that need all rows to give a few: the first of each key, a page beside a window, the first in an
 //! order that no index has.
 
-use pgassay_model::observed::plans::Node;
+use pgassay_model::observed::plans::{Node, RelationFacts};
 use pgassay_text::quote::quote_ident;
 
 use super::conditions::{Compared, compared, conjuncts};
@@ -246,19 +246,22 @@ pub(super) fn sort(at: &At) -> Option<Shown> {
         scan.kind.as_str(),
         "Seq Scan" | "Index Scan" | "Bitmap Heap Scan"
     );
-    if below.kind != "Sort" || !is_scan || scan.rows < FEW_ROWS || node.rows > SELECTIVE * scan.rows
-    {
+    let rows = scan.actual_rows.unwrap_or(scan.rows);
+    let sorts = matches!(below.kind.as_str(), "Sort" | "Incremental Sort");
+    if !sorts || !is_scan || rows < FEW_ROWS || node.rows > SELECTIVE * rows {
         return None;
     }
     let (table, facts) = (scan.relation.as_ref()?, at.facts(scan)?);
-    // Each condition must be an equality with a column, or rows in the wanted order are thrown away.
+    let many = facts.rows.is_some_and(|all| rows >= MOST_LEFT * all);
+    // What is no equality with a column has rows in the wanted order thrown away: few, where it leaves many.
     let conditions = ["Filter", "Index Cond", "Recheck Cond"].iter();
     let conditions = conditions.filter_map(|name| scan.conditions.get(*name));
     let mut columns: Vec<String> = Vec::new();
     for part in conditions.flat_map(|condition| conjuncts(condition)) {
-        match compared(part, facts)? {
-            Compared::Column(column) if !columns.contains(&column) => columns.push(column),
-            Compared::Column(_) => {}
+        match compared(part, facts) {
+            Some(Compared::Column(column)) if !columns.contains(&column) => columns.push(column),
+            Some(Compared::Column(_)) => {}
+            _ if many => {}
             _ => return None,
         }
     }
@@ -294,8 +297,15 @@ pub(super) fn sort(at: &At) -> Option<Shown> {
         collated |= collation.is_some();
         columns.push(format!("{}{of}{behind}", quote_ident(name)));
     }
-    let served =
-        !collated && is_served(facts, &names.iter().map(String::as_str).collect::<Vec<_>>());
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let descending = below
+        .sort_key
+        .iter()
+        .filter(|key| key.contains(" DESC"))
+        .count();
+    let mixed = descending > 0 && descending < below.sort_key.len();
+    let begins = is_served(facts, &names);
+    let served = !collated && !mixed && begins && gives_order(facts, &names);
     // An index that begins with them may have another order.
     if served && !below.sort_key.iter().any(|key| key.contains(" NULLS ")) {
         return None;
@@ -307,12 +317,23 @@ pub(super) fn sort(at: &At) -> Option<Shown> {
             below.sort_key.join(", ")
         )
     });
+    let seen = seen.or_else(|| {
+        let other = begins && !served && !collated;
+        other.then(|| match mixed {
+            true => format!(
+                "an index on these columns is there, and has them in one direction: read forwards or backwards it gives no order of {}",
+                below.sort_key.join(", ")
+            ),
+            false => "an index on this column is there, and has another order: its operator class (text_pattern_ops), its collation or its access method \
+                      gives none that ORDER BY asks for"
+                .to_owned(),
+        })
+    });
     Some(Shown {
         cost: at.cost(node),
-        left: by_index(scan.rows, node.rows),
+        left: by_index(rows, node.rows),
         saw: format!(
-            "{:.0} rows of {table} are sorted by {} for the first {:.0}.",
-            scan.rows,
+            "{rows:.0} rows of {table} are sorted by {} for the first {:.0}.",
             below.sort_key.join(", "),
             node.rows
         ),
@@ -333,6 +354,24 @@ pub(super) fn sort(at: &At) -> Option<Shown> {
         .collect(),
         seen: seen.into_iter().collect(),
         confidence: Confidence::Medium,
+    })
+}
+
+/// The part of a table from which on a condition leaves so many rows that an index in the wanted order meets one soon.
+const MOST_LEFT: f64 = 0.05;
+
+/// Whether one of the indexes that begin with these columns has them in the order of plain ORDER BY.
+fn gives_order(facts: &RelationFacts, columns: &[&str]) -> bool {
+    let mut whole = facts.indexes.iter().filter(|i| i.valid && !i.partial);
+    whole.any(|index| {
+        let own = index.columns.iter().map(String::as_str);
+        let begins = index.columns.len() >= columns.len()
+            && own.zip(columns).all(|(own, name)| own == *name);
+        let definition = index.definition.as_deref().unwrap_or_default();
+        let ordered = matches!(index.method.as_str(), "" | "btree")
+            && !index.operator_class.ends_with("pattern_ops")
+            && !definition.contains(" COLLATE ");
+        begins && ordered
     })
 }
 

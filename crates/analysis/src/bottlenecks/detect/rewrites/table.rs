@@ -174,3 +174,30 @@ pub(super) const RELATED: &[&[&str]] = &[
         "substring",
     ],
 ];
+
+/// Types of columns (with `*` those that end so), operators on them, and the access method and operator class of the index that answers these.
+pub(super) const ANSWERED: &[(&[&str], &[&str], &str, &str)] = &[
+    (&["*[]"], &["@>", "<@", "&&"], "gin", ""),
+    (&["jsonb"], &["@>", "?", "?|", "?&", "@?", "@@"], "gin", ""),
+    (&["tsvector"], &["@@"], "gin", ""),
+    (&["hstore"], &["@>", "?", "?|", "?&"], "gin", ""),
+    (
+        &["*range"],
+        &["@>", "<@", "&&", "<<", ">>", "-|-"],
+        "gist",
+        "",
+    ),
+    (
+        &["point", "box", "circle", "polygon"],
+        &["@>", "<@", "&&", "~=", "<<", ">>"],
+        "gist",
+        "",
+    ),
+    (
+        &["inet", "cidr"],
+        &["<<", "<<=", ">>", ">>=", "&&"],
+        "gist",
+        "inet_ops",
+    ),
+    (&["ltree"], &["@>", "<@", "~", "?", "@"], "gist", ""),
+];

@@ -14,6 +14,9 @@ fn facts() -> RelationFacts {
         ("tags", "integer[]"),
         ("done", "boolean"),
         ("body", "text"),
+        ("net", "cidr"),
+        ("during", "int4range"),
+        ("words", "tsvector"),
     ];
     let index = |first: Option<&str>, expression: &str| IndexFacts {
         name: format!("by_{}", first.unwrap_or("expression")),
@@ -36,6 +39,12 @@ fn facts() -> RelationFacts {
             .collect(),
         indexes: vec![
             index(Some("id"), ""),
+            index(Some("net"), ""),
+            index(Some("during"), ""),
+            IndexFacts {
+                method: "gin".into(),
+                ..index(Some("words"), "")
+            },
             index(None, "lower(note)"),
             index(None, "to_tsvector(english::regconfig, body)"),
             IndexFacts {
@@ -96,7 +105,7 @@ fn each_form_is_told_what_to_write_instead() {
             "to_tsvector(english::regconfig, body)",
         ),
         ("((t.st)::text = $1::text)", "st = value::st"),
-        ("((t.code)::text = $1::text)", "code = value::character"),
+        ("((t.code)::text = $1::text)", "code = value::bpchar"),
         ("((t.id)::numeric = $1)", "id = value::integer"),
         (
             "((t.doc ->> $1::text) = $2)",
@@ -136,4 +145,17 @@ fn what_is_served_as_it_is_is_told_nothing() {
     ] {
         assert_eq!(told(filter), "", "{filter}");
     }
+}
+
+#[test]
+fn an_operator_is_told_the_method_that_answers_it() {
+    let net = told("((t.net)::inet >>= $1::inet)");
+    assert!(
+        net.contains("USING gist (net inet_ops)") && net.contains("by_net, of the method btree"),
+        "{net}"
+    );
+    assert!(told("(t.during @> $1)").contains("USING gist (during)"));
+    // What has an index of that method is told nothing.
+    assert!(!told("(t.words @@ $1)").contains("CREATE INDEX"));
+    assert!(!told("(t.net = $1)").contains("gist"));
 }
