@@ -59,6 +59,9 @@ fn origin<'a>(at: &At<'a>, within: &Node, column: &str) -> Option<(&'a str, &'a 
 pub(super) fn materialized(at: &At) -> Option<Shown> {
     let node = at.node;
     let name = node.computes.as_deref()?;
+    if node.kind == "Recursive Union" {
+        return recursion(at, name);
+    }
     let inside = node.all();
     let closed = inside
         .iter()
@@ -139,4 +142,101 @@ pub(super) fn materialized(at: &At) -> Option<Shown> {
             false => Confidence::Medium,
         },
     })
+}
+
+/// A recursion of which what reads it keeps a few rows: it has gone through all of the tree, or the graph, by then.
+fn recursion(at: &At, name: &str) -> Option<Shown> {
+    let node = at.node;
+    let all = at.plan.root.all().into_iter().map(|(_, n)| n);
+    let scans: Vec<&Node> = all.filter(|n| n.cte.as_deref() == Some(name)).collect();
+    let [scan] = scans.as_slice() else {
+        return None;
+    };
+    let filter = scan.conditions.get("Filter")?;
+    let made = node.actual_rows?;
+    let kept = scan.actual_rows?.max(1.0);
+    if made < 0.1 * FEW_ROWS || kept > SELECTIVE * made {
+        return None;
+    }
+    let column = picked(scan).into_iter().next();
+    let from = column.map_or_else(
+        || "the rows asked for".to_owned(),
+        |column| format!("the row asked for, WHERE {} = value", quote_ident(&column)),
+    );
+    Some(Shown {
+        cost: at.cost(node) + at.cost(scan),
+        left: by_index(made, kept),
+        saw: format!(
+            "The recursion {name} goes through {made:.0} rows, and {filter}, a condition on its result, keeps {kept:.0}: none outside of a recursion reaches into it."
+        ),
+        steps: vec![
+            advice(format!(
+                "begin the recursion at {from}, in its first part (before UNION ALL), and go from there: up to the parents (JOIN … ON the table's key = {name}.parent) for a path, down to the \
+                 children for a part of the tree; with an index on the column by which it goes on"
+            )),
+            advice(
+                "or keep the path of each row in a column (ltree, or an array), or all pairs of ancestor and descendant in a table, filled on writing, and ask that",
+            ),
+        ],
+        seen: Vec::new(),
+        confidence: Confidence::High,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use pgassay_model::observed::plans::{Execution, Plan, Work};
+
+    use super::super::database::tests::statement;
+    use super::super::tests::made::found_with;
+    use super::*;
+
+    #[test]
+    fn a_recursion_that_is_filtered_from_outside_is_told_where_to_begin() {
+        let ran = |kind: &str, rows: f64, ms: f64| Node {
+            kind: kind.into(),
+            rows: 10.0,
+            cost: 900.0,
+            actual_rows: Some(rows),
+            work: Some(Work {
+                loops: 1.0,
+                ms,
+                ..Work::default()
+            }),
+            ..Node::default()
+        };
+        let found = |kept: f64| {
+            let union = Node {
+                computes: Some("t".into()),
+                relationship: Some("InitPlan".into()),
+                ..ran("Recursive Union", 8000.0, 30.0)
+            };
+            let root = Node {
+                cte: Some("t".into()),
+                alias: Some("t".into()),
+                conditions: [("Filter".to_owned(), "(t.id = $1)".to_owned())].into(),
+                nodes: vec![union],
+                ..ran("CTE Scan", kept, 5.0)
+            };
+            let plan = Plan {
+                root,
+                executed: Some(Execution {
+                    ms: 35.0,
+                    ..Execution::default()
+                }),
+                ..Plan::default()
+            };
+            let found = found_with(vec![], |observed| {
+                observed.statements = Some(statement("WITH RECURSIVE t AS", Some(plan)));
+            });
+            found.into_iter().find(|f| f.id == "cte-materialized")
+        };
+        let told = found(1.0).unwrap();
+        assert!(
+            told.remedy[0].text.contains("WHERE id = value"),
+            "{:?}",
+            told.remedy
+        );
+        assert!(found(8000.0).is_none());
+    }
 }
