@@ -307,7 +307,8 @@ fn written(seen: &Seen) -> Option<Steps> {
     let generated = generated.find(|(_, expression)| expression.contains('('))?;
     let (column, expression) = generated;
     // Without a trigger only those are computed anew whose columns are set.
-    let sets = set.is_none_or(|set| words(expression).any(|word| words(set).any(|w| w == word)));
+    let named = || words(expression).filter(|word| !word.starts_with(|c: char| c.is_ascii_digit()));
+    let sets = set.is_none_or(|set| named().any(|word| words(set).any(|w| w == word)));
     let mut triggers = facts.triggers.iter();
     let trigger = triggers.find(|trigger| {
         trigger.for_each_row
