@@ -2,7 +2,7 @@
 //! knows. It is decided here and nowhere else.
 //!
 //! The rule: the part of all time that removing a cause may win, as far as the CPUs have room for it, times how sure it
-//! is; and a symptom right below its cause.
+//! is; and a symptom below its cause.
 //!
 //! 1. *The part of all time* is what a load measured ([`Finding::gain`]). Gains know how much room the CPUs leave
 //!    ([`super::finding::Circumstances`]): where they are full, removing a wait brings next to nothing, and what takes
@@ -10,9 +10,9 @@
 //!    the disk, counts less, since it is no fault of this server; what such a load causes itself, such as the queue for
 //!    the few rows that it changes, is no cause at all.
 //! 2. *How sure it is* is its confidence. Who sees a wait and not what is behind it is not sure.
-//! 3. *A symptom* never ranks above the finding that it is a symptom of ([`super::symptoms`]), and right below it where
-//!    it is as large. A cause without a figure of its own has that of its symptom. What only usually is a symptom of
-//!    something that was not found keeps its place.
+//! 3. *A symptom* never ranks above the finding that it is a symptom of ([`super::symptoms`]), and a fourth of what it
+//!    measured counts: other causes of some size stand before it. A cause without a figure of its own has that of its
+//!    symptom. What only usually is a symptom of something that was not found keeps its place.
 //! 4. What makes all figures those of something else (a build with assertions, a client at its limit) stands before
 //!    everything, whatever it costs.
 //!
@@ -69,6 +69,9 @@ pub struct Cause {
     pub expected_gain: f64,
 }
 
+/// What is left of a gain that is that of a cause which was found: mending that one wins it.
+const SYMPTOM_LEFT: f64 = 0.25;
+
 /// Orders the findings of one load in the same way, the audit left aside.
 pub(crate) fn order(findings: &mut Vec<Finding>, workload: Option<&str>) {
     let weights = weights(findings, workload);
@@ -104,7 +107,7 @@ pub(crate) fn weights(findings: &[Finding], workload: Option<&str>) -> Vec<f64> 
     findings
         .iter()
         .zip(&own)
-        .map(|(finding, own)| of_cause(finding).map_or(*own, |cause| own.min(cause)))
+        .map(|(finding, own)| of_cause(finding).map_or(*own, |cause| SYMPTOM_LEFT * own.min(cause)))
         .collect()
 }
 
@@ -217,22 +220,35 @@ mod tests {
     }
 
     #[test]
-    fn a_symptom_stands_right_below_its_cause_and_above_what_is_less() {
+    fn a_symptom_stands_below_its_cause_and_other_causes_and_above_what_is_little() {
         let of = |cause: f64| {
             let mut symptom = waits("wal-flush", 0.6, Confidence::Medium);
             symptom.cause = Some("forced-checkpoints".into());
             let cause = waits("forced-checkpoints", cause, Confidence::High);
             ordered(vec![
-                waits("hot-page", 0.1, Confidence::High),
+                waits("hot-page", 0.05, Confidence::High),
                 symptom,
                 cause,
+                waits("round-trips", 0.2, Confidence::High),
                 waits("hot-row", 0.5, Confidence::High),
             ])
         };
-        let below = ["hot-row", "forced-checkpoints", "wal-flush", "hot-page"];
+        let below = [
+            "hot-row",
+            "forced-checkpoints",
+            "round-trips",
+            "wal-flush",
+            "hot-page",
+        ];
         assert_eq!(of(0.4), below);
         // Larger than the symptom, the cause stands above it by itself.
-        let above = ["forced-checkpoints", "hot-row", "wal-flush", "hot-page"];
+        let above = [
+            "forced-checkpoints",
+            "hot-row",
+            "round-trips",
+            "wal-flush",
+            "hot-page",
+        ];
         assert_eq!(of(0.9), above);
         // Of a finding that is not there it is nobody's.
         let mut alone = waits("wal-flush", 0.6, Confidence::Medium);
@@ -258,7 +274,7 @@ mod tests {
             symptom,
             held,
         ]);
-        assert_eq!(found, ["horizon-held", "cpu-saturated", "hot-page"]);
+        assert_eq!(found, ["horizon-held", "hot-page", "cpu-saturated"]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! More work than a statement's result is worth: rows read and thrown away, indexes written that nobody
 //! reads, processes started for a few rows.
 
-use super::conditions::{Compared, compared, conjuncts, disjuncts};
+use super::conditions::{Compared, compared, conjuncts, disjuncts, words};
 use super::hits::{Hit, Left, Part, joined, with_plans};
 use super::plans::reads_whole;
 use super::{Detector, counts, run, tenths};
@@ -152,6 +152,20 @@ fn better_index(
             columns.push(column);
         }
     }
+    // A range goes behind what is compared for equality.
+    let range = conjuncts(filter)
+        .into_iter()
+        .find_map(|part| ranged(part, facts));
+    if let (true, Some(first), Some(range)) = (columns.is_empty(), &first, range) {
+        let step = format!(
+            "CREATE INDEX CONCURRENTLY ON {table} ({}, {range});",
+            quote_ident(first)
+        );
+        return (
+            used.unwrap_or_else(|| "An index".to_owned()),
+            (StepKind::Sql, step),
+        );
+    }
     let step = match (columns.is_empty(), first) {
         (false, Some(first)) => (
             StepKind::Sql,
@@ -177,6 +191,16 @@ fn better_index(
         ),
     };
     (used.unwrap_or_else(|| "An index".to_owned()), step)
+}
+
+/// The column of which a condition bounds a range by what is none of the row: `at` of `(t.at >= ($1 - $2))`.
+fn ranged(part: &str, facts: &RelationFacts) -> Option<String> {
+    let mut operators = [" >= ", " <= ", " > ", " < "].iter();
+    let (left, right) = operators.find_map(|operator| part.split_once(operator))?;
+    let name = left.trim_start_matches('(').rsplit('.').next()?;
+    let is_column = |word: &str| facts.columns.iter().any(|column| column == word);
+    let plain = is_column(name.trim_matches('"'));
+    (plain && disjuncts(part).len() == 1 && !words(right).any(is_column)).then(|| name.to_owned())
 }
 
 /// Indexes that nobody reads below which they are no burden.

@@ -95,6 +95,19 @@ const KINDS: &[Kind] = &[
     Kind {
         begins: &[],
         contains: &[
+            "pg_logical_slot_get_",
+            "pg_logical_slot_peek_",
+            "START_REPLICATION",
+        ],
+        what: "consumers of logical replication slots",
+        advice: &[
+            "let one consumer read the changes and hand them on (a message broker, a table of events): each slot decodes all of the log anew, whatever of it its consumer wants",
+            "pg_drop_replication_slot('…') for each that is not needed any more; a publication of the tables that are needed (pgoutput) for the one that stays; from 16 on decoding on a standby",
+        ],
+    },
+    Kind {
+        begins: &[],
+        contains: &[
             "pg_stat_",
             "pg_locks",
             "pg_buffercache",

@@ -184,9 +184,13 @@ fn catches(evidence: &Evidence, function: &str, facts: &LoopFacts) -> Option<Tol
         sure: looked >= SUBTRANSACTIONS * 10.0,
         seen,
         step: match error.as_str() {
+            "unique_violation" if facts.aggregates.iter().any(|name| name == "max") => {
+                "take the number from a sequence or an identity column, which gives each session its own, in the place of max(…) + 1, which is the same for all who look at the same time: each then \
+                 waits for the one before, fails, and tries again"
+            }
             "unique_violation" => {
-                "INSERT … ON CONFLICT (key) DO UPDATE (or DO NOTHING) in the place of INSERT and the handler, best for all rows in one \
-                 statement without a loop"
+                "where rows with the same key mean the same thing, INSERT … ON CONFLICT (key) DO UPDATE (or DO NOTHING) in the place of INSERT and the handler, best for all rows in one \
+                 statement without a loop; where the key is a number to be found, a sequence"
             }
             _ => {
                 "ask beforehand what would raise the error, or put the handler around the loop and not into it; best one statement for all \

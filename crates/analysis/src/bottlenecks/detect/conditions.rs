@@ -265,6 +265,22 @@ fn last_operand(text: &str) -> &str {
     text
 }
 
+/// A text in which the keys of documents, which are numbered as literals are, have a name.
+pub(super) fn keyed(text: &str) -> String {
+    let mut arrows = text.split("> $");
+    let mut keyed = arrows.next().unwrap_or_default().to_owned();
+    for rest in arrows {
+        let after = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+        let after = after.strip_prefix("::text").unwrap_or(after);
+        // `a > $1` is a comparison.
+        match keyed.ends_with(['-', '>']) && after.len() < rest.len() {
+            true => keyed += &format!("> 'key'{after}"),
+            false => keyed += &format!("> ${rest}"),
+        }
+    }
+    keyed
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -148,7 +148,10 @@ pub(super) fn materialized(at: &At) -> Option<Shown> {
 fn recursion(at: &At, name: &str) -> Option<Shown> {
     let node = at.node;
     let all = at.plan.root.all().into_iter().map(|(_, n)| n);
-    let scans: Vec<&Node> = all.filter(|n| n.cte.as_deref() == Some(name)).collect();
+    // Its own second part reads it, too, by another node.
+    let scans: Vec<&Node> = all
+        .filter(|n| n.kind == "CTE Scan" && n.cte.as_deref() == Some(name))
+        .collect();
     let [scan] = scans.as_slice() else {
         return None;
     };
@@ -206,9 +209,15 @@ mod tests {
             ..Node::default()
         };
         let found = |kept: f64| {
+            let own = Node {
+                cte: Some("t".into()),
+                alias: Some("t_1".into()),
+                ..ran("WorkTable Scan", 2000.0, 3.0)
+            };
             let union = Node {
                 computes: Some("t".into()),
                 relationship: Some("InitPlan".into()),
+                nodes: vec![own],
                 ..ran("Recursive Union", 8000.0, 30.0)
             };
             let root = Node {

@@ -49,10 +49,9 @@ fn unread(plan: &Plan, node: &Node) -> Option<f64> {
 /// The node of a plan that ran whose rows are furthest from what was expected, of those that are not so by what lies
 /// below them.
 fn furthest(plan: &Plan) -> Option<(&Node, f64)> {
-    // Of a round of a recursion the planner has no statistics, and expects ten times the rows of its first part.
-    let of_recursion = |node: &Node| node.all().iter().any(|(_, n)| n.kind == "WorkTable Scan");
     let far = |node: &Node| {
-        let came = came(plan, node).filter(|_| !of_recursion(node))?;
+        let came =
+            came(plan, node).filter(|_| !of_recursion(node) && !finds_candidates(plan, node))?;
         let (less, more) = (came.min(node.rows).max(1.0), came.max(node.rows));
         Some((came, more / less))
     };
@@ -64,6 +63,27 @@ fn furthest(plan: &Plan) -> Option<(&Node, f64)> {
     });
     let furthest = ran.max_by(|a, b| a.2.total_cmp(&b.2));
     furthest.map(|(node, came, _)| (node, came))
+}
+
+/// Of a round of a recursion the planner has no statistics, and expects ten times the rows of its first part.
+fn of_recursion(node: &Node) -> bool {
+    node.all().iter().any(|(_, n)| n.kind == "WorkTable Scan")
+}
+
+/// Whether it is an index that finds what may match, and the table's rows are compared then: what is expected are matches.
+fn finds_candidates(plan: &Plan, node: &Node) -> bool {
+    let Some(name) = node
+        .index
+        .as_deref()
+        .filter(|_| node.kind == "Bitmap Index Scan")
+    else {
+        return false;
+    };
+    let mut indexes = plan.relations.values().flat_map(|facts| &facts.indexes);
+    indexes.any(|i| {
+        i.name.rsplit('.').next() == Some(name)
+            && !matches!(i.method.as_str(), "" | "btree" | "hash")
+    })
 }
 
 /// Whether what is above a node may leave it before it has given all its rows.
@@ -89,7 +109,8 @@ fn driving<'p>(
             .nodes
             .first()
             .is_some_and(|first| std::ptr::eq(first, node));
-        let came = counts::kept(run, statement, plan, node).filter(|_| is_outer)?;
+        let came =
+            counts::kept(run, statement, plan, node).filter(|_| is_outer && !of_recursion(node))?;
         is_far(node.rows, came).then_some((node, came))
     });
     outer.max_by(|a, b| a.1.total_cmp(&b.1))
@@ -152,14 +173,43 @@ fn hit<'s>(
     node: &Node,
     saw: String,
 ) -> Hit<'s> {
+    let mut steps = remedies(of_all(run), plan, node);
+    // Statistics that nobody keeps are wrong for that alone.
+    let off = ["track_counts", "autovacuum"]
+        .into_iter()
+        .find(|name| run.setting(name) == Some("off"));
+    let of_columns = steps
+        .iter()
+        .any(|(kind, text)| *kind == StepKind::Sql && text.contains("ANALYZE"));
+    let mut evidence = Vec::new();
+    if let Some(name) = off.filter(|_| of_columns) {
+        evidence.push(format!(
+            "{name} = off: autovacuum, which analyzes tables that have changed, {}",
+            match name {
+                "track_counts" => "does not learn of changes",
+                _ => "is not there",
+            }
+        ));
+        let tables = node.all().into_iter();
+        let table = tables.filter_map(|(_, n)| n.relation.as_deref()).next();
+        // A bitmap's index scan does not name its table.
+        let table = table.or_else(|| plan.relations.keys().next().map(String::as_str));
+        if let Some(table) = table {
+            steps.insert(0, (StepKind::Sql, format!("ANALYZE {table};")));
+        }
+        steps.push((
+            StepKind::Sql,
+            format!("ALTER SYSTEM RESET {name}; SELECT pg_reload_conf();   -- so that autovacuum keeps them"),
+        ));
+    }
     Hit {
         statement,
         part: Part::UNKNOWN,
         left: None,
         saw,
         confidence: Confidence::High,
-        evidence: Vec::new(),
-        steps: remedies(of_all(run), plan, node),
+        evidence,
+        steps,
     }
 }
 

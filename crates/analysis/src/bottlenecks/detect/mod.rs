@@ -42,6 +42,7 @@ mod hits;
 mod identity;
 mod inner;
 mod late;
+mod limits;
 mod locked;
 mod logging;
 mod memory;

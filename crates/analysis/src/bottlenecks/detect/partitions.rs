@@ -12,6 +12,7 @@ use crate::bottlenecks::finding::{Confidence, Observation, StepKind};
 pub(super) const DETECTORS: &[Detector] = &[
     run("partitions-not-pruned", unpruned),
     run("partitions-not-pruned", unbounded),
+    run("partitions-not-pruned", joined_by_key),
 ];
 
 /// Fewer partitions are no burden.
@@ -89,6 +90,84 @@ fn unbounded(evidence: &Evidence) -> Option<Observation> {
             confidence: Confidence::Medium,
             evidence: Vec::new(),
             steps: vec![(StepKind::Sql, step)],
+        })
+    });
+    joined(&run, hits)
+}
+
+/// Rows of a node, as they came where it was executed.
+fn rows(node: &Node) -> f64 {
+    let times = node.work.map_or(1.0, |work| work.loops);
+    node.actual_rows.map_or(node.rows, |came| came * times)
+}
+
+/// The part of the partitions' rows that a join must leave at most.
+const LEFT_BY_JOIN: f64 = 0.2;
+
+/// All partitions, of which a join by their key leaves the rows of a few: those are known only when it runs.
+fn joined_by_key(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let hits = with_plans(&run, |statement, plan| {
+        let all = plan.root.all();
+        let (_, append) = all.iter().find(|(_, node)| {
+            matches!(node.kind.as_str(), "Append" | "Merge Append")
+                && node.subplans_removed.unwrap_or(0.0) < 1.0
+        })?;
+        let below = append.nodes.iter().flat_map(|child| child.all());
+        let parts: Vec<&RelationFacts> = below
+            .filter_map(|(_, node)| plan.relations.get(node.relation.as_ref()?))
+            .filter(|facts| facts.partition_of.is_some())
+            .collect();
+        let facts = parts.first()?;
+        let (parent, number) = facts.partition_of.as_ref()?;
+        let [key] = facts.partition_key.as_slice() else {
+            return None;
+        };
+        let visited = parts.len() as u32;
+        if *number < FEW_PARTITIONS || visited < *number {
+            return None;
+        }
+        let above = super::counts::path(&plan.root, append)?;
+        let (join, condition) = above.iter().rev().find_map(|node| {
+            let mut conditions = ["Hash Cond", "Merge Cond", "Join Filter"].iter();
+            let condition = conditions.find_map(|name| node.conditions.get(*name))?;
+            words(condition)
+                .any(|word| word == key)
+                .then_some((*node, condition))
+        })?;
+        let (entering, left) = (rows(append), rows(join));
+        if left > LEFT_BY_JOIN * entering {
+            return None;
+        }
+        let scans = join.all().into_iter().map(|(_, n)| n);
+        let mut others = scans.filter(|n| {
+            let of = n
+                .relation
+                .as_ref()
+                .and_then(|table| plan.relations.get(table));
+            n.relation.is_some() && of.is_none_or(|facts| facts.partition_of.is_none())
+        });
+        let other = others.next()?.relation.as_deref()?;
+        let part = plan.part(join).max(plan.part(append));
+        Some(Hit {
+            statement,
+            part: Part::of_all(part),
+            left: Left::new(
+                left / entering.max(1.0),
+                format!("of {entering:.0} rows {left:.0} are left by the join"),
+            ),
+            saw: format!(
+                "All {visited} partitions of {parent} are read, {entering:.0} rows, for {left:.0} that the join with {other} leaves ({condition}): it rules out no partition."
+            ),
+            confidence: Confidence::High,
+            evidence: vec![format!("{parent} is partitioned by {key}")],
+            steps: vec![(
+                StepKind::Advice,
+                format!(
+                    "bound the partition key by values beside the join: {key} >= (SELECT min(…) FROM {other} WHERE …) AND {key} <= (SELECT max(…) FROM {other} WHERE …), or {key} = ANY (ARRAY(SELECT … \
+                     FROM {other} WHERE …)), as subqueries that are executed first or as parameters from a statement before: partitions outside of it are then left out when the execution begins"
+                ),
+            )],
         })
     });
     joined(&run, hits)

@@ -4,10 +4,10 @@
 use pgassay_model::observed::plans::{IndexFacts, RelationFacts};
 use pgassay_text::quote::quote_ident;
 
-use super::conditions::{conjuncts, disjuncts, unqualified, words};
+use super::conditions::{conjuncts, disjuncts, keyed, unqualified, words};
 use super::forms;
 use crate::bottlenecks::finding::StepKind;
-use table::{ANSWERED, FORMS, OWN_INDEX, RELATED, VOLATILE};
+use table::{FORMS, OWN_INDEX, RELATED, VOLATILE};
 
 /// How a condition is written so that an index serves it.
 #[derive(Debug, PartialEq)]
@@ -103,14 +103,15 @@ impl<'a> Compared<'a> {
             .replace("{operator}", self.operator)
             .replace("{table}", self.table)
             .replace("{own}", &self.own());
-        // Literals are not kept: whoever writes the index knows them.
-        let parameters = self.own().contains('$') && text == OWN_INDEX;
+        // Literals are not kept: whoever writes the index knows them. A plan numbers them otherwise than the statement does.
+        let filled = keyed(&filled);
+        let parameters = filled.contains('$') && text == OWN_INDEX;
         match (text.starts_with("CREATE "), parameters) {
             (true, false) => (StepKind::Sql, filled),
             (true, true) => (
                 StepKind::Sql,
                 format!(
-                    "{filled}   -- with the statement's own constants in the place of $1, $2, …"
+                    "{filled}   -- with the constants that this condition has in the place of $1, $2, …"
                 ),
             ),
             _ => (StepKind::Advice, filled),
@@ -219,90 +220,6 @@ impl<'a> Compared<'a> {
             (compares && calls && !is_known).then(|| {
                 self.all(&["an index on the expression, if all that it calls is IMMUTABLE: CREATE INDEX CONCURRENTLY ON {table} ({own})"])
             })?
-        })
-    }
-
-    /// A column as it is, with an operator that its index does not know.
-    fn by_operator(&self) -> Option<Rewrite> {
-        let column = quote_ident(self.column);
-        let own = self
-            .indexes()
-            .find(|index| index.first.as_deref() == Some(self.column));
-        let by_other_method = self.by_other_method(own);
-        if by_other_method.is_some() {
-            return by_other_method;
-        }
-        match (self.operator, own) {
-            ("@>" | "&&" | "<@", Some(index))
-                if self.kind() == "integer[]" && index.operator_class == "array_ops" =>
-            {
-                Some(Rewrite {
-                    steps: vec![
-                        (
-                            StepKind::Sql,
-                            format!(
-                                "CREATE INDEX CONCURRENTLY ON {} USING gin ({column} gin__int_ops);   -- with the extension intarray {} is its own operator, which \
-                                 {}, of {}, does not know",
-                                self.table, self.operator, index.name, index.operator_class
-                            ),
-                        ),
-                        (
-                            StepKind::Advice,
-                            format!(
-                                "or name the operator of the server's own: {column} OPERATOR(pg_catalog.{}) …; or DROP EXTENSION intarray where nothing needs it",
-                                self.operator
-                            ),
-                        ),
-                    ],
-                })
-            }
-            ("<" | ">" | "<=" | ">=", None) if !self.other.contains("SubPlan") => Some(Rewrite {
-                steps: vec![(
-                    StepKind::Sql,
-                    format!("CREATE INDEX CONCURRENTLY ON {} ({column});", self.table),
-                )],
-            }),
-            _ => None,
-        }
-    }
-
-    /// An operator that indexes of one access method answer, where there is none, or one of another method.
-    fn by_other_method(&self, own: Option<&IndexFacts>) -> Option<Rewrite> {
-        let kind = self.kind();
-        let kind = kind.strip_prefix("public.").unwrap_or(kind);
-        let (_, _, method, class) = ANSWERED.iter().find(|(of, operators, ..)| {
-            of.iter().any(|of| match of.strip_prefix('*') {
-                Some(end) => kind.ends_with(end),
-                None => kind == *of,
-            }) && operators.contains(&self.operator)
-        })?;
-        let mut indexes = self.indexes();
-        let fits = indexes.any(|index| {
-            index.first.as_deref() == Some(self.column)
-                && (index.method == *method || index.method == "spgist" || index.method == "brin")
-        });
-        if fits {
-            return None;
-        }
-        let column = quote_ident(self.column);
-        let class = match class.is_empty() {
-            true => String::new(),
-            false => format!(" {class}"),
-        };
-        let why = own.map_or_else(String::new, |index| {
-            format!(
-                "   -- {}, of the method {}, answers comparisons of whole values, and no {}",
-                index.name, index.method, self.operator
-            )
-        });
-        Some(Rewrite {
-            steps: vec![(
-                StepKind::Sql,
-                format!(
-                    "CREATE INDEX CONCURRENTLY ON {} USING {method} ({column}{class});{why}",
-                    self.table
-                ),
-            )],
         })
     }
 
@@ -561,6 +478,7 @@ fn flag(part: &str, table: &str, facts: &RelationFacts) -> Option<Rewrite> {
     })
 }
 
+mod operators;
 mod table;
 
 #[cfg(test)]

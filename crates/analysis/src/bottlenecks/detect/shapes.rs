@@ -10,6 +10,7 @@ use super::ctes::materialized;
 use super::default_partition::scanned;
 use super::existence::counted;
 use super::hits::{Hit, Left, Part, joined, with_plans};
+use super::limits::{groups, order};
 use super::nearest::computed;
 use super::plans::{FEW_ROWS, MINOR, by_index};
 use super::products::{children, looped, made_distinct, unneeded};
@@ -83,6 +84,14 @@ const SHAPES: &[Shape] = &[
     Shape {
         entry: "sort-below-limit",
         look: sort,
+    },
+    Shape {
+        entry: "groups-before-limit",
+        look: groups,
+    },
+    Shape {
+        entry: "order-unneeded",
+        look: order,
     },
     Shape {
         entry: "sort-by-random",
@@ -175,6 +184,8 @@ pub(super) const DETECTORS: &[Detector] = &[
     run("union-of-many", |e| shape(e, "union-of-many")),
     run("window-below-limit", |e| shape(e, "window-below-limit")),
     run("sort-below-limit", |e| shape(e, "sort-below-limit")),
+    run("groups-before-limit", |e| shape(e, "groups-before-limit")),
+    run("order-unneeded", |e| shape(e, "order-unneeded")),
     run("sort-by-random", |e| shape(e, "sort-by-random")),
     run("index-walked", |e| shape(e, "index-walked")),
     run("cte-materialized", |e| shape(e, "cte-materialized")),

@@ -12,6 +12,7 @@ use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity, StepKind};
 use crate::profile::Work;
 use pgassay_model::observed::plans::{Node, Plan, RelationFacts, TriggerFacts};
+use pgassay_text::quote::quote_ident;
 
 pub(super) const DETECTORS: &[Detector] = &[
     run("foreign-key-unindexed", foreign_keys),
@@ -128,7 +129,26 @@ fn triggers(evidence: &Evidence) -> Option<Observation> {
             (format!("; {}", body.does), body.steps)
         });
         let each = called.iter().all(|trigger| trigger.for_each_row);
-        if steps.is_empty() {
+        // A replication, a log or a queue that was given up leaves its triggers behind.
+        let filled = called.iter().find_map(|trigger| {
+            let mut writes = trigger.body.writes.iter();
+            let table = writes.find_map(|write| write.strip_prefix("insert "))?;
+            unread(&run, table).then_some((trigger.name.as_str(), table))
+        });
+        if let Some((trigger, filled)) = filled {
+            steps.insert(
+                0,
+                (
+                    StepKind::Advice,
+                    format!(
+                        "find out who needs what it writes to {filled}, which nothing has read in the measured time: if nobody does any more (a replication, a log or a queue that was given up), \
+                         DROP TRIGGER {} ON {name}, and drop {filled}",
+                        quote_ident(trigger)
+                    ),
+                ),
+            );
+        }
+        if steps.is_empty() || filled.is_some() && steps.len() == 1 {
             steps.push((
                 StepKind::Advice,
                 format!(
@@ -171,6 +191,22 @@ fn triggers(evidence: &Evidence) -> Option<Observation> {
         })
     });
     joined(&run, hits)
+}
+
+/// Whether a table that was written in the measured time was read by nobody.
+fn unread(run: &RunEvidence, table: &str) -> bool {
+    let tables = run.observed.and_then(|seen| seen.growth.as_ref());
+    let mut tables = tables.into_iter().flat_map(|growth| &growth.tables);
+    let bare = |name: &str| {
+        name.rsplit('.')
+            .next()
+            .unwrap_or(name)
+            .trim_matches('"')
+            .to_owned()
+    };
+    tables.any(|seen| {
+        bare(&seen.name) == bare(table) && seen.by("n_tup_ins") > 0.0 && seen.scans() == 0.0
+    })
 }
 
 /// Scans for each call of a statement below which they are not its own.

@@ -248,6 +248,20 @@ pub(super) fn schema_changes(evidence: &Evidence) -> Option<Observation> {
     if !change.object.is_empty() {
         seen = seen.seen(format!("what they wait for: {}", change.object));
     }
+    // What it executes is no change: an earlier statement of its transaction was, and a table's lock lasts until the end.
+    if command.is_empty() && !change.is_link() && change.mode == "AccessExclusiveLock" {
+        seen = seen
+            .seen(format!(
+                "the lock is older than that statement: the transaction has taken it by TRUNCATE, ALTER TABLE, DROP or LOCK TABLE, and keeps it (AccessExclusiveLock) until COMMIT{}",
+                change.oldest_s.map_or_else(String::new, |age| format!(", {age:.1} s so far"))
+            ))
+            .advice(
+                "fill a new table (CREATE TABLE new (LIKE old INCLUDING ALL); INSERT or COPY; the indexes last) and swap it in by ALTER TABLE … RENAME in a transaction of its own, which takes \
+                 milliseconds; or have MERGE, INSERT … ON CONFLICT and DELETE change what differs, which keeps no reader away",
+            )
+            .advice("or the command that locks last in its transaction, right before COMMIT, and in no transaction with what takes long");
+        return Some(seen.sql(TIMEOUT));
+    }
     let own = gentler(&change.statement);
     // A change that waits itself holds the others up for as long as it waits.
     let seen = match (own, change.is_link()) {

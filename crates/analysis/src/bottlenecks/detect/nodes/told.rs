@@ -26,6 +26,7 @@ const KNOWN: &[fn(&Seen) -> Option<Steps>] = &[
     distinct_values,
     first_of_array,
     taken_apart,
+    no_trigram,
     wildcard,
     counted,
     ordered_set,
@@ -470,6 +471,38 @@ fn taken_apart(seen: &Seen) -> Option<Steps> {
         ));
     }
     Some(steps)
+}
+
+/// An index of trigrams that finds nearly all rows, as the pattern has no three letters in a row.
+fn no_trigram(seen: &Seen) -> Option<Steps> {
+    let node = seen.node();
+    let patterns = [" ~~ ", " ~~* ", " ~ ", " ~* "];
+    let recheck = node
+        .conditions
+        .get("Recheck Cond")
+        .or(node.conditions.get("Index Cond"))?;
+    let all = node.all();
+    let index = all.iter().find_map(|(_, n)| n.index.as_deref())?;
+    let facts = seen.plan.relations.get(node.relation.as_deref()?)?;
+    let own = facts
+        .indexes
+        .iter()
+        .find(|i| i.name.rsplit('.').next() == Some(index))?;
+    let of_trigrams = own.operator_class.contains("trgm_ops");
+    let few =
+        seen.discards() && seen.busy.gone_through() >= 0.5 * facts.rows.unwrap_or(f64::INFINITY);
+    (of_trigrams && few && patterns.iter().any(|sign| recheck.contains(sign))).then(|| {
+        let column = quote_ident(own.first.as_deref().unwrap_or("column"));
+        vec![
+            advice(format!(
+                "search from three letters on, in the application: {index} has the trigrams of the values, and a pattern with fewer than three letters in a row between wildcards has none, \
+                 so that the index finds every row and each is compared"
+            )),
+            advice(format!(
+                "for one or two letters search from the beginning of the value: lower({column}) LIKE 'ab%', with an index on (lower({column}) text_pattern_ops) and a LIMIT"
+            )),
+        ]
+    })
 }
 
 /// A pattern whose beginning bounds an index, and whose rest leaves few.

@@ -111,6 +111,9 @@ fn each_form_is_told_what_to_write_instead() {
             "((t.doc ->> $1::text) = $2)",
             "doc @> jsonb_build_object('key', value)",
         ),
+        ("((t.doc ->> $1::text) = $2)", "((doc ->> 'key'));"),
+        ("(t.note <> $1)", "note IN ('…', '…')"),
+        ("(t.at < t.until)", "(…) WHERE at < until"),
         ("(t.tags @> $1::integer[])", "gin__int_ops"),
         (
             "\"overlaps\"(t.at, t.until, $1, $2)",
@@ -125,7 +128,7 @@ fn each_form_is_told_what_to_write_instead() {
         ),
         (
             "((t.id % $1) = $2)",
-            "((id % $1));   -- with the statement's own constants",
+            "((id % $1));   -- with the constants that this condition has",
         ),
         ("(t.at > $1)", "CREATE INDEX CONCURRENTLY ON public.t (at);"),
     ] {
