@@ -173,6 +173,20 @@ fn hit<'s>(
     node: &Node,
     saw: String,
 ) -> Hit<'s> {
+    // A bitmap's index scan does not name its table.
+    let of_index = (node.kind == "Bitmap Index Scan").then(|| {
+        let all = plan.root.all().into_iter();
+        let mut heaps = all.filter(|(_, above)| above.kind == "Bitmap Heap Scan");
+        let (_, heap) =
+            heaps.find(|(_, heap)| heap.all().iter().any(|(_, n)| std::ptr::eq(*n, node)))?;
+        Some(Node {
+            relation: heap.relation.clone(),
+            alias: heap.alias.clone(),
+            ..node.clone()
+        })
+    });
+    let of_index = of_index.flatten();
+    let node = of_index.as_ref().unwrap_or(node);
     let mut steps = remedies(of_all(run), plan, node);
     // Statistics that nobody keeps are wrong for that alone.
     let off = ["track_counts", "autovacuum"]
@@ -192,8 +206,6 @@ fn hit<'s>(
         ));
         let tables = node.all().into_iter();
         let table = tables.filter_map(|(_, n)| n.relation.as_deref()).next();
-        // A bitmap's index scan does not name its table.
-        let table = table.or_else(|| plan.relations.keys().next().map(String::as_str));
         if let Some(table) = table {
             steps.insert(0, (StepKind::Sql, format!("ANALYZE {table};")));
         }
@@ -358,6 +370,69 @@ mod tests {
             ..Plan::default()
         };
         remedies(None, &plan, node).remove(0).1
+    }
+
+    /// Autovacuum was on, and told of no change: the setting stood apart from what came of it.
+    #[test]
+    fn statistics_that_nobody_keeps_are_told_of_the_setting() {
+        use super::super::database::tests::statement;
+        use super::super::tests::made::found_with_settings;
+        use pgassay_model::observed::plans::{Execution, Work};
+
+        let ran = |kind: &str, rows: f64, came: f64, nodes: Vec<Node>| Node {
+            kind: kind.into(),
+            rows,
+            cost: 500.0,
+            actual_rows: Some(came),
+            work: Some(Work {
+                loops: 1.0,
+                ms: 10.0,
+                ..Work::default()
+            }),
+            nodes,
+            ..Node::default()
+        };
+        let found = |settings: &'static [(&'static str, &'static str, &'static str)]| {
+            let index = Node {
+                index: Some("t_a".into()),
+                conditions: [("Index Cond".to_owned(), "(t.a = $1)".to_owned())].into(),
+                ..ran("Bitmap Index Scan", 600.0, 80_000.0, vec![])
+            };
+            let root = Node {
+                relation: Some("public.t".into()),
+                alias: Some("t".into()),
+                ..ran("Bitmap Heap Scan", 60.0, 68.0, vec![index])
+            };
+            let facts = RelationFacts {
+                columns: vec!["a".into()],
+                ..RelationFacts::default()
+            };
+            let plan = Plan {
+                root,
+                relations: BTreeMap::from([("public.t".to_owned(), facts)]),
+                executed: Some(Execution {
+                    ms: 20.0,
+                    ..Execution::default()
+                }),
+                ..Plan::default()
+            };
+            let found = found_with_settings(settings, |observed| {
+                observed.statements = Some(statement("SELECT", Some(plan)));
+            });
+            let told = found.into_iter().find(|f| f.id == "rows-misestimated");
+            let steps = told.unwrap().remedy;
+            steps
+                .into_iter()
+                .map(|s| s.text)
+                .collect::<Vec<_>>()
+                .join("; ")
+        };
+        let off = found(&[("track_counts", "off", "configuration file")]);
+        assert!(
+            off.starts_with("ANALYZE public.t;") && off.contains("RESET track_counts"),
+            "{off}"
+        );
+        assert!(!found(&[]).contains("RESET"));
     }
 
     /// ANALYZE is told where it is the columns' statistics that are wrong, and nowhere else.
