@@ -206,7 +206,8 @@ fn hit<'s>(
         ));
         let tables = node.all().into_iter();
         let table = tables.filter_map(|(_, n)| n.relation.as_deref()).next();
-        if let Some(table) = table {
+        let told = steps.iter().any(|(_, text)| text.starts_with("ANALYZE "));
+        if let Some(table) = table.filter(|_| !told) {
             steps.insert(0, (StepKind::Sql, format!("ANALYZE {table};")));
         }
         steps.push((
