@@ -177,7 +177,7 @@ fn explain_full_cpus(findings: &mut Vec<Finding>) {
         .position(|f| f.id == SATURATED && f.symptom_of.is_none());
     let explains = |f: &&Finding| {
         f.basis == Basis::State
-            && f.severity >= Severity::Medium
+            && f.severity >= Severity::High
             && f.confidence >= Confidence::Medium
             && find(&f.id).is_some_and(|entry| entry.symptoms.contains(&SATURATED))
     };

@@ -62,7 +62,8 @@ pub(super) fn link(evidence: &Evidence, findings: &mut [Finding]) {
                     && (gain(cause) >= LARGE_ENOUGH * gain(symptom)
                         || symptom.id == SATURATED
                             && names(cause, symptom)
-                            && says_no_figure(cause))
+                            && says_no_figure(cause)
+                            && cause.severity >= Severity::High)
                     && (symptom.id != SATURATED
                         || (own_work || names(cause, symptom))
                             && cause.severity >= Severity::Medium)

@@ -94,11 +94,7 @@ const KINDS: &[Kind] = &[
     },
     Kind {
         begins: &[],
-        contains: &[
-            "pg_logical_slot_get_",
-            "pg_logical_slot_peek_",
-            "START_REPLICATION",
-        ],
+        contains: &["pg_logical_slot_get_", "pg_logical_slot_peek_"],
         what: "consumers of logical replication slots",
         advice: &[
             "let one consumer read the changes and hand them on (a message broker, a table of events): each slot decodes all of the log anew, whatever of it its consumer wants",

@@ -100,15 +100,21 @@ impl Called {
                 index.name
             ),
             steps: vec![
-                (
-                    StepKind::Sql,
-                    format!("DROP INDEX CONCURRENTLY {};   -- {read}", index.name),
-                ),
+                match index.scans {
+                    Some(0.0) if !index.constraint => (
+                        StepKind::Sql,
+                        format!("DROP INDEX CONCURRENTLY {};   -- {read}", index.name),
+                    ),
+                    _ => (
+                        StepKind::Advice,
+                        format!("see whether {} is needed: {read}", index.name),
+                    ),
+                },
                 (
                     StepKind::Advice,
                     format!(
                         "where it is needed, make {function}() cheap: built-in functions and regular expressions (regexp_replace(), translate(), lower()) in a function of LANGUAGE sql IMMUTABLE, or \
-                         in the index itself, in the place of a loop in PL/pgSQL; then REINDEX INDEX CONCURRENTLY {}",
+                         in the index itself, in the place of a loop in PL/pgSQL; then REINDEX INDEX {}, CONCURRENTLY from 12 on",
                         index.name
                     ),
                 ),

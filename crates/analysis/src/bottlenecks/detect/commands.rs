@@ -13,6 +13,9 @@ pub(super) const OFTEN: &str = "command-often";
 /// The share of the sessions' time from which on it is worth a finding.
 const NOTABLE: f64 = 0.1;
 
+/// Fewer calls in the measured time are a job's.
+const OFTEN_CALLS: f64 = 10.0;
+
 /// How a statement is known.
 enum By {
     /// It begins with the first words, and has the others, in capitals.
@@ -65,11 +68,11 @@ const ROWS: &[Row] = &[
     row("REFRESH", Words(&["REFRESH"], &[]),
         "the materialized view is computed anew, all of it, and readers wait unless it is CONCURRENTLY",
         "refresh it by a job, every few minutes, or keep a summary table that each change brings up to date"),
-    row("indexes", Words(&["CREATE", "INDEX"], &[]), "the table is read and sorted, and its writers wait", AT_DEPLOYMENT),
-    row("indexes", Words(&["CREATE", "UNIQUE"], &[]), "the table is read and sorted, and its writers wait", AT_DEPLOYMENT),
+    row("indexes", Words(&["CREATE", "INDEX"], &[]), "the table is read and sorted, and its writers wait (unless CONCURRENTLY)", AT_DEPLOYMENT),
+    row("indexes", Words(&["CREATE", "UNIQUE"], &[]), "the table is read and sorted, and its writers wait (unless CONCURRENTLY)", AT_DEPLOYMENT),
     row("indexes", Words(&["DROP", "INDEX"], &[]), CATALOGUES, AT_DEPLOYMENT),
     row("REINDEX", Words(&["REINDEX"], &[]), "the index is built anew while others wait", "leave it to a job at a quiet time, CONCURRENTLY"),
-    row("ALTER-TABLE", Words(&["ALTER"], &[]), CATALOGUES,
+    row("ALTER", Words(&["ALTER"], &[]), CATALOGUES,
         "do it once, at deployment; for a trigger that is to be quiet in some transactions let it ask a setting \
          (current_setting('app.quiet', true)) or its WHEN condition in the place of DISABLE TRIGGER; for numbers setval() or a sequence of their own in the \
          place of ALTER SEQUENCE"),
@@ -132,6 +135,12 @@ pub(super) fn look(evidence: &Evidence) -> Vec<Named> {
         let Some(row) = ROWS.iter().find(|row| row.fits(&statement.text)) else {
             continue;
         };
+        // Once is what such a command is for.
+        let calls = statement.counters.as_ref().map(|c| c.calls);
+        if calls.is_some_and(|calls| calls < OFTEN_CALLS) || super::hits::asks_catalogues(statement)
+        {
+            continue;
+        }
         match found.iter_mut().find(|(known, _)| known.name == row.name) {
             Some((_, statements)) => statements.push(statement),
             None => found.push((row, vec![statement])),
@@ -155,8 +164,8 @@ pub(super) fn look(evidence: &Evidence) -> Vec<Named> {
             .of_cpu(of_cpu)
             .severity(Severity::High)
             .confidence(match row.by {
-                Words(..) => Confidence::High,
-                Asks(_) => Confidence::Medium,
+                Words(..) if statements.iter().any(|s| s.counters.is_some()) => Confidence::High,
+                _ => Confidence::Medium,
             })
             .all_seen(statements.iter().copied().filter_map(|s| {
                 calls(s).map(|calls| {
@@ -213,7 +222,7 @@ mod tests {
             ),
             (
                 "ALTER TABLE t DISABLE TRIGGER ALL",
-                "ALTER-TABLE",
+                "ALTER",
                 "WHEN condition",
             ),
             ("CREATE OR REPLACE VIEW v AS SELECT 1", "CREATE", "deployed"),

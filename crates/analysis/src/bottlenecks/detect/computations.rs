@@ -231,7 +231,7 @@ const COMPUTATIONS: &[Computation] = &[
     },
     Computation {
         name: "lists-gone-through",
-        title: "Long lists are gone through for each row",
+        title: "Lists are gone through for each row",
         symbols: &["ExecEvalScalarArrayOp"],
         why: "column = ANY (array) compares with one element after another, for each row. Only a list of constants that is written into the statement is looked up by hashing (from 14 on; <> ALL from 15 on): an \
               array from a subquery, from a variable, or a parameter in a plan that is kept (generic) is not.",
@@ -304,7 +304,7 @@ const COMPUTATIONS: &[Computation] = &[
         instead: &[
             "on reading: keep the lexemes, ALTER TABLE table ADD words tsvector GENERATED ALWAYS AS (to_tsvector('english', body)) STORED, with an index USING gin (words), and use words in the condition and in ts_rank()",
             "on writing: a trigger only for the text, BEFORE UPDATE OF body; a generated column is computed anew by every UPDATE of a table that has a BEFORE UPDATE trigger FOR EACH ROW, whatever that does: drop \
-             this trigger, or give it WHEN, or keep what is updated often in a table of its own",
+             this trigger, or keep what is updated often in a table of its own",
             "an index on to_tsvector(body) is written by each UPDATE that is not HOT: no index on the columns that are updated often, and fillfactor below 100",
         ],
     },
@@ -318,7 +318,6 @@ const COMPUTATIONS: &[Computation] = &[
             "timestamptz_part",
             "extract_timestamptz",
             "timestamptz_date",
-            "pg_localtime",
         ],
         why: "date_trunc(), extract(), ::date and AT TIME ZONE of a timestamptz look up the zone's rules, for each row.",
         instead: &[

@@ -161,11 +161,17 @@ fn recursion(at: &At, name: &str) -> Option<Shown> {
     if made < 0.1 * FEW_ROWS || kept > SELECTIVE * made {
         return None;
     }
-    let column = picked(scan).into_iter().next();
-    let from = column.map_or_else(
-        || "the rows asked for".to_owned(),
-        |column| format!("the row asked for, WHERE {} = value", quote_ident(&column)),
-    );
+    // What the recursion computes itself, a depth or a path, is known when it has gone there.
+    let column = picked(scan).into_iter().next()?;
+    let relations = node
+        .all()
+        .into_iter()
+        .filter_map(|(_, n)| n.relation.as_ref());
+    let mut facts = relations.filter_map(|table| at.plan.relations.get(table));
+    if !facts.any(|facts| facts.columns.contains(&column)) {
+        return None;
+    }
+    let from = format!("the row asked for, WHERE {} = value", quote_ident(&column));
     Some(Shown {
         cost: at.cost(node) + at.cost(scan),
         left: by_index(made, kept),
@@ -188,7 +194,7 @@ fn recursion(at: &At, name: &str) -> Option<Shown> {
 
 #[cfg(test)]
 mod tests {
-    use pgassay_model::observed::plans::{Execution, Plan, Work};
+    use pgassay_model::observed::plans::{Execution, Plan, RelationFacts, Work};
 
     use super::super::database::tests::statement;
     use super::super::tests::made::found_with;
@@ -208,7 +214,7 @@ mod tests {
             }),
             ..Node::default()
         };
-        let found = |kept: f64| {
+        let found = |condition: &str, kept: f64| {
             let own = Node {
                 cte: Some("t".into()),
                 alias: Some("t_1".into()),
@@ -217,18 +223,29 @@ mod tests {
             let union = Node {
                 computes: Some("t".into()),
                 relationship: Some("InitPlan".into()),
-                nodes: vec![own],
+                nodes: vec![
+                    Node {
+                        relation: Some("public.category".into()),
+                        ..ran("Seq Scan", 12.0, 1.0)
+                    },
+                    own,
+                ],
                 ..ran("Recursive Union", 8000.0, 30.0)
             };
             let root = Node {
                 cte: Some("t".into()),
                 alias: Some("t".into()),
-                conditions: [("Filter".to_owned(), "(t.id = $1)".to_owned())].into(),
+                conditions: [("Filter".to_owned(), condition.to_owned())].into(),
                 nodes: vec![union],
                 ..ran("CTE Scan", kept, 5.0)
             };
+            let facts = RelationFacts {
+                columns: vec!["id".into(), "parent_id".into()],
+                ..RelationFacts::default()
+            };
             let plan = Plan {
                 root,
+                relations: [("public.category".to_owned(), facts)].into(),
                 executed: Some(Execution {
                     ms: 35.0,
                     ..Execution::default()
@@ -240,12 +257,14 @@ mod tests {
             });
             found.into_iter().find(|f| f.id == "cte-materialized")
         };
-        let told = found(1.0).unwrap();
+        let told = found("(t.id = $1)", 1.0).unwrap();
         assert!(
             told.remedy[0].text.contains("WHERE id = value"),
             "{:?}",
             told.remedy
         );
-        assert!(found(8000.0).is_none());
+        assert!(found("(t.id = $1)", 8000.0).is_none());
+        // Known when it is there.
+        assert!(found("(t.depth = $1)", 1.0).is_none());
     }
 }

@@ -45,9 +45,8 @@ fn remedied(
             && let Some((value, source)) = evidence.value_and_source(setting)
             && !matches!(source, "default" | "override")
         {
-            seen = seen.seen(format!("{setting} = {value}")).sql(format!(
-                "ALTER SYSTEM RESET {setting}; SELECT pg_reload_conf();   -- it is {value}"
-            ));
+            // A limit or an isolation level is there for a reason: what to do about it is advice.
+            seen = seen.seen(format!("{setting} = {value}"));
         }
         seen = seen.advice(row.advice);
     }

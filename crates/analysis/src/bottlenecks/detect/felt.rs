@@ -162,7 +162,7 @@ const ROWS: &[Row] = &[
     row("temp_tablespaces", IsNot(&[""]), (&[At(&[("IO", &["BufFileWrite", "BufFileRead", "BufFileTruncate"])])], 0.2),
         "temporary files and temporary tables lie in that tablespace, and sessions wait for them", Default,
         "where it must stay, move the tablespace onto a fast disk without synchronous writes (mount option sync, chattr +S); more work_mem makes temporary files fewer"),
-    row("wal_sync_method", IsNot(&["fdatasync"]), (&[At(&[("IO", &["WALWrite", "WALSync"]), ("LWLock", &["WALWrite"])])], 0.2),
+    row("wal_sync_method", IsNot(&["fdatasync", "fsync_writethrough"]), (&[At(&[("IO", &["WALWrite", "WALSync"]), ("LWLock", &["WALWrite"])])], 0.2),
         "the log is written in that way in the place of fdatasync, the default on Linux", Default, "pg_test_fsync times each of them on this device"),
     row("log_hostname", Is(&["on"]), (&[Opened], 0.0), "each new session that comes over the network is looked up by name first", Default, ""),
 ];

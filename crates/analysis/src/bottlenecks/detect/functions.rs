@@ -180,11 +180,20 @@ fn functions(evidence: &Evidence) -> Option<Observation> {
             .get(function)
             .and_then(|facts| facts.catches.first());
         if let Some(error) = catches {
+            let converts = ["invalid_text", "numeric_value", "datetime", "others"]
+                .iter()
+                .any(|name| error.to_ascii_lowercase().contains(name));
+            let instead = match converts {
+                true => {
+                    "Test the value before, CASE WHEN x ~ '^[0-9]{1,9}$' THEN x::int END, in a function of LANGUAGE sql IMMUTABLE, which becomes a part of the statement (from 16 on \
+                     pg_input_is_valid(x, 'int')); or convert once, on writing"
+                }
+                false => "Test beforehand what would raise it",
+            };
             steps.push((
                 StepKind::Advice,
                 format!(
-                    "take the block that catches {error} out of {function}: each call begins a subtransaction for it, and rolls that back where the error comes. Test the value before, CASE WHEN x ~ \
-                     '^[0-9]+$' THEN x::int END, in a function of LANGUAGE sql IMMUTABLE, which becomes a part of the statement (from 16 on pg_input_is_valid(x, 'int')); or convert once, on writing"
+                    "take the block that catches {error} out of {function}: each call begins a subtransaction for it, and rolls that back where the error comes. {instead}"
                 ),
             ));
             evidence.push(format!(

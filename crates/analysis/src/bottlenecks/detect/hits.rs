@@ -238,6 +238,7 @@ pub(super) fn asks_catalogues(statement: &StatementTime) -> bool {
         ["pg_catalog.", "information_schema."]
             .iter()
             .any(|schema| table.starts_with(schema))
+            && table != "pg_catalog.pg_largeobject"
     };
     let mut tables = all.iter().filter_map(|(_, n)| n.relation.as_deref());
     let some = tables.clone().next().is_some();

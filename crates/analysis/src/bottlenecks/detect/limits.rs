@@ -67,20 +67,46 @@ pub(super) fn groups(at: &At) -> Option<Shown> {
         .filter(|n| n.alias.as_deref() != Some(&alias))
         .collect();
     // Where another table decides which rows stay, they can't be chosen before it is joined.
-    let picks = others.iter().any(|n| n.conditions.contains_key("Filter"));
-    if picks || others.is_empty() {
+    let bounded = |n: &Node| {
+        let mut conditions = ["Index Cond", "Recheck Cond"].iter();
+        let names = |text: &String| !aliases(text).iter().any(|a| a.trim_matches('"') == alias);
+        let by_value = conditions.any(|key| n.conditions.get(*key).is_some_and(names));
+        by_value || n.conditions.contains_key("Filter")
+    };
+    if others.is_empty() || others.iter().any(|n| bounded(n)) {
         return None;
     }
+    // And each group is one of its rows.
+    let keys = grouped.group_key.join(", ");
+    let of_one = aliases(&keys).iter().all(|a| a.trim_matches('"') == alias);
     let (table, facts) = (of_order.relation.as_ref()?, at.facts(of_order)?);
+    let unique = facts.indexes.iter().filter(|i| i.valid && i.constraint);
+    let by_key = unique.filter(|i| !i.columns.is_empty()).any(|i| {
+        let grouped = |name: &String| {
+            grouped
+                .group_key
+                .iter()
+                .any(|k| column(k, facts) == Some(name))
+        };
+        i.columns.iter().all(grouped)
+    });
+    if !of_one || !by_key {
+        return None;
+    }
+    let outer = grouped
+        .all()
+        .into_iter()
+        .any(|(_, n)| matches!(n.join.as_deref(), Some("Left" | "Right")));
     let names: Option<Vec<&str>> = sort.sort_key.iter().map(|key| column(key, facts)).collect();
     let names = names?;
     let order = sort
         .sort_key
         .iter()
         .zip(&names)
-        .map(|(key, name)| match key.contains(" DESC") {
-            true => format!("{} DESC", quote_ident(name)),
-            false => quote_ident(name),
+        .map(|(key, name)| {
+            let ends = [" DESC", " NULLS FIRST", " NULLS LAST"].iter();
+            let ends: String = ends.filter(|end| key.contains(**end)).copied().collect();
+            format!("{}{ends}", quote_ident(name))
         })
         .collect::<Vec<_>>()
         .join(", ");
@@ -107,7 +133,11 @@ pub(super) fn groups(at: &At) -> Option<Shown> {
         ),
         steps,
         seen: Vec::new(),
-        confidence: Confidence::High,
+        // An inner join may leave out some of the first.
+        confidence: match outer {
+            true => Confidence::High,
+            false => Confidence::Medium,
+        },
     })
 }
 
@@ -185,7 +215,7 @@ pub(super) fn order(at: &At) -> Option<Shown> {
 
 #[cfg(test)]
 mod tests {
-    use pgassay_model::observed::plans::{Execution, Plan, RelationFacts, Work};
+    use pgassay_model::observed::plans::{Execution, IndexFacts, Plan, RelationFacts, Work};
 
     use super::super::database::tests::statement;
     use super::super::tests::made::found_with;
@@ -220,6 +250,14 @@ mod tests {
         let facts = RelationFacts {
             rows: Some(3000.0),
             columns: vec!["id".into(), "created".into()],
+            indexes: vec![IndexFacts {
+                name: "topic_pkey".into(),
+                columns: vec!["id".into()],
+                first: Some("id".into()),
+                valid: true,
+                constraint: true,
+                ..IndexFacts::default()
+            }],
             ..RelationFacts::default()
         };
         let plan = Plan {
@@ -239,7 +277,7 @@ mod tests {
 
     #[test]
     fn groups_that_a_limit_leaves_out_are_not_to_be_made() {
-        let plan = |key: &str, wanted: f64| {
+        let by = |group: &str, key: &str, wanted: f64| {
             let join = ran(
                 "Hash Join",
                 60_000.0,
@@ -247,7 +285,7 @@ mod tests {
                 vec![scan("post", "p", 60_000.0), scan("topic", "t", 3000.0)],
             );
             let groups = Node {
-                group_key: vec!["t.id".into()],
+                group_key: vec![group.into()],
                 ..ran("Aggregate", 3000.0, 20.0, vec![join])
             };
             let sort = Node {
@@ -256,6 +294,7 @@ mod tests {
             };
             ran("Limit", wanted, 0.0, vec![sort])
         };
+        let plan = |key: &str, wanted: f64| by("t.id", key, wanted);
         let told = found("groups-before-limit", plan("t.created DESC", 20.0)).unwrap();
         let text = &told.remedy[0].text;
         assert!(text.contains("ORDER BY created DESC LIMIT 20) t"), "{text}");
@@ -263,6 +302,9 @@ mod tests {
         // Which are the first is known when all are counted; and all are wanted.
         assert!(found("groups-before-limit", plan("(count(p.id)) DESC", 20.0)).is_none());
         assert!(found("groups-before-limit", plan("t.created DESC", 2000.0)).is_none());
+        // A group is no row of the table.
+        let by_day = by("t.created", "t.created DESC", 20.0);
+        assert!(found("groups-before-limit", by_day).is_none());
     }
 
     #[test]

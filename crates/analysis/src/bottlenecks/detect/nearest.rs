@@ -1,6 +1,6 @@
 //! The first few rows in the order of something that is computed for all of them.
 
-use pgassay_model::observed::plans::Node;
+use pgassay_model::observed::plans::{IndexFacts, Node};
 use pgassay_text::quote::quote_ident;
 
 use super::plans::{FEW_ROWS, by_index};
@@ -36,7 +36,7 @@ const IN_ORDER: &[(&str, &str)] = &[
 
 /// The index that gives a column's rows in the order of its distance by `<->`.
 fn by_index_order(at: &At, scan: &Node, key: &str) -> Option<(StepKind, String)> {
-    let (left, right) = key.split_once(" <-> ")?;
+    let (left, right) = key.split_once(" <-> ").filter(|_| !key.contains(" DESC"))?;
     let facts = at.facts(scan)?;
     let name = [left, right].iter().find_map(|side| column(side, facts))?;
     let kind = facts.types.get(name)?;
@@ -47,6 +47,10 @@ fn by_index_order(at: &At, scan: &Node, key: &str) -> Option<(StepKind, String)>
         .indexes
         .iter()
         .filter(|i| i.valid && i.first.as_deref() == Some(name));
+    let ordered = |i: &IndexFacts| matches!(i.method.as_str(), "gist" | "spgist");
+    if own.clone().any(ordered) {
+        return None;
+    }
     let why = own.next().map_or_else(String::new, |index| {
         format!(
             "; {}, of the method {}, finds rows and gives no order",

@@ -363,7 +363,7 @@ fn swollen(evidence: &Evidence) -> Option<Observation> {
         return Some(
             worst
                 .seen(&run, saw)
-                .sql(format!("REINDEX INDEX CONCURRENTLY {index};   -- which packs its entries into few pages"))
+                .sql(format!("REINDEX INDEX CONCURRENTLY {index};   -- which packs its entries into few pages; before 12 without CONCURRENTLY, which locks the table's writers"))
                 .advice(
                     "VACUUM gives back only pages of an index that are entirely empty, and a few entries keep each of the others: where most rows of a range are deleted again and again, \
                      REINDEX by a job, or take partitions and drop them",
@@ -403,7 +403,12 @@ fn sparse_index<'a>(
         let scans = index.by("idx_scan");
         let blocks = (index.by("idx_blks_hit") + index.by("idx_blks_read")) / scans;
         let entries = index.by("idx_tup_read") / scans;
-        let sparse = blocks >= FEW_PAGES && entries <= A_BLOCK * blocks && blocks >= 0.7 * a_scan;
+        // Writers look up its blocks, too.
+        let written = table.by("n_tup_ins") + table.by("n_tup_upd");
+        let sparse = 4.0 * written < blocks * scans
+            && blocks >= FEW_PAGES
+            && entries <= A_BLOCK * blocks
+            && blocks >= 0.7 * a_scan;
         (scans >= 1.0 && sparse).then_some((index.name.as_str(), blocks, entries))
     });
     met.max_by(|a, b| a.1.total_cmp(&b.1))

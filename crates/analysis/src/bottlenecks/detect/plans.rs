@@ -160,7 +160,7 @@ fn scan<'a>(
         )),
         (Served::Nothing, _) if subquery_or_column(filter, facts).is_some() => {
             let columns = subquery_or_column(filter, facts).unwrap_or_default();
-            let mut policies = facts.policies.keys();
+            let mut policies = facts.policies.keys().filter(|_| facts.policies.len() > 1);
             steps.push((
                 StepKind::Advice,
                 format!(
@@ -173,9 +173,10 @@ fn scan<'a>(
                 steps.push((
                     StepKind::Advice,
                     format!(
-                        "the alternatives are the row-level security policies of {table} ({}), which OR joins: ALTER POLICY {first} ON {table} USING (column = ANY (ARRAY(SELECT … FROM … WHERE …))), and an index \
-                         on the column that it compares",
-                        facts.policies.keys().cloned().collect::<Vec<_>>().join(", ")
+                        "OR also joins the row-level security policies of {table} ({}): where one has the subquery, write it in ALTER POLICY {} as column = ANY (ARRAY(SELECT … FROM … WHERE …)) that lets the same \
+                         rows through, and have an index on the column that it compares",
+                        facts.policies.keys().cloned().collect::<Vec<_>>().join(", "),
+                        quote_ident(first)
                     ),
                 ));
             }
@@ -521,7 +522,7 @@ fn unconverted(
             StepKind::Sql,
             format!(
                 "ALTER TABLE {table} ALTER COLUMN {quoted} TYPE text; ANALYZE {table};   -- a value of type text is not compared with character(n): the column is converted in each \
-                 row ({filter}), and its index not used; or pass the value as character(n)"
+                 row ({filter}), and its index not used (this rewrites the table under a lock that keeps all away); or cast the other side to character(n)"
             ),
         ),
         (_, true) if to != "text" => (

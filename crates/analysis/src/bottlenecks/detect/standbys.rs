@@ -107,9 +107,9 @@ fn decoding(seen: &FactView) -> Judged {
     Observation::new(
         high_if(many),
         Confidence::Medium,
-        format!("{saw}: for each a walsender decodes all WAL, which takes CPU time from the load."),
+        format!("{saw}: for each a walsender, or the session that reads it, decodes all WAL, which takes CPU time from the load."),
     )
     .sql("SELECT slot_name, plugin, database, active_pid FROM pg_replication_slots WHERE slot_type = 'logical';")
-    .advice("let several consumers share a slot, or decode on a standby (from 16 on)")
+    .advice("have one consumer read a slot and hand the changes on to the others (a message broker), with a publication of the tables that are needed; drop the other slots (pg_drop_replication_slot); or decode on a standby (from 16 on)")
     .found()
 }

@@ -299,9 +299,8 @@ fn until_replayed(run: &RunEvidence, seen: Observation) -> Observation {
     }
     let page = crate::bottlenecks::find("synchronous-standbys").map(|entry| entry.remedy);
     let seen = seen
-        .sql(
-            "ALTER SYSTEM SET synchronous_commit = 'on'; SELECT pg_reload_conf();   -- flushed on the standby, not yet \
-             visible there",
+        .advice(
+            "where nobody reads their own writes on the standby, synchronous_commit = on is enough: flushed there, and not yet visible: ALTER SYSTEM SET synchronous_commit = 'on'; SELECT pg_reload_conf();",
         )
         .advice(
             "where remote_apply must stay, see on the standby what delays the replay: recovery_min_apply_delay, which holds each commit back by that time \

@@ -247,7 +247,9 @@ pub(super) fn sort(at: &At) -> Option<Shown> {
         "Seq Scan" | "Index Scan" | "Bitmap Heap Scan"
     );
     let rows = scan.actual_rows.unwrap_or(scan.rows);
-    let sorts = matches!(below.kind.as_str(), "Sort" | "Incremental Sort");
+    // An incremental one stops after its first groups.
+    let sorts =
+        below.kind == "Sort" || below.kind == "Incremental Sort" && scan.actual_rows.is_some();
     if !sorts || !is_scan || rows < FEW_ROWS || node.rows > SELECTIVE * rows {
         return None;
     }

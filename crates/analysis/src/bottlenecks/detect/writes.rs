@@ -141,8 +141,8 @@ fn triggers(evidence: &Evidence) -> Option<Observation> {
                 (
                     StepKind::Advice,
                     format!(
-                        "find out who needs what it writes to {filled}, which nothing has read in the measured time: if nobody does any more (a replication, a log or a queue that was given up), \
-                         DROP TRIGGER {} ON {name}, and drop {filled}",
+                        "find out who needs what it writes to {filled}, which nothing has read in the measured time (what is kept for auditors is read seldom): if nobody does any more (a replication or a queue that was given up), \
+                         DROP TRIGGER {} ON {name}; {filled} and the function once no other trigger needs them",
                         quote_ident(trigger)
                     ),
                 ),

@@ -256,11 +256,13 @@ pub(super) fn schema_changes(evidence: &Evidence) -> Option<Observation> {
                 change.oldest_s.map_or_else(String::new, |age| format!(", {age:.1} s so far"))
             ))
             .advice(
-                "fill a new table (CREATE TABLE new (LIKE old INCLUDING ALL); INSERT or COPY; the indexes last) and swap it in by ALTER TABLE … RENAME in a transaction of its own, which takes \
-                 milliseconds; or have MERGE, INSERT … ON CONFLICT and DELETE change what differs, which keeps no reader away",
+                "fill a new table (CREATE TABLE new (LIKE old INCLUDING ALL EXCLUDING INDEXES); INSERT or COPY; then its indexes, grants, triggers and foreign keys, which LIKE leaves out) and swap it in by \
+                 ALTER TABLE … RENAME in a transaction of its own, which takes milliseconds; or have MERGE, INSERT … ON CONFLICT and DELETE change what differs, which keeps no reader away",
             )
-            .advice("or the command that locks last in its transaction, right before COMMIT, and in no transaction with what takes long");
-        return Some(seen.sql(TIMEOUT));
+            .advice(
+                "another command that locks the table (ALTER TABLE, DROP) last in its transaction, right before COMMIT; a TRUNCATE can't be moved behind what fills the table",
+            );
+        return Some(seen);
     }
     let own = gentler(&change.statement);
     // A change that waits itself holds the others up for as long as it waits.

@@ -253,6 +253,76 @@ fn a_short_queue_and_a_handful_of_sightings_are_nothing() {
     );
 }
 
+/// The loader's INSERT was called a change of the schema: its TRUNCATE had taken the lock.
+#[test]
+fn a_lock_that_an_earlier_statement_took_is_told_how_to_be_short() {
+    let of = |mode: &str, statement: &str| {
+        let mut loader = holder("relation", "active", "", statement, 30, 0.4);
+        loader.mode = mode.into();
+        ids("relation", &[loader])
+    };
+    let found = of("AccessExclusiveLock", "INSERT INTO supply SELECT g");
+    let queue = one(&found, "schema-change-queue");
+    assert!(
+        queue.remedy[0].text.contains("swap it in")
+            && queue.evidence.join(";").contains("TRUNCATE"),
+        "{queue:#?}"
+    );
+    let found = of("AccessExclusiveLock", "ALTER TABLE supply ADD COLUMN x int");
+    let queue = one(&found, "schema-change-queue");
+    assert!(!queue.remedy[0].text.contains("swap it in"), "{queue:#?}");
+}
+
+fn queued_for(text: &str, holder: Holder) -> Vec<Finding> {
+    let record = BlockerRecord {
+        looks: 20,
+        holders: vec![holder],
+        unread: None,
+    };
+    let waiting = StatementTime {
+        text: text.into(),
+        waits: vec![StatementWait {
+            name: "Lock:transactionid".into(),
+            sessions: 6.0,
+        }],
+        ..StatementTime::default()
+    };
+    found_with(vec![("Lock", "transactionid", 6.0)], |observed| {
+        observed.blockers = Some(record);
+        observed.statements = Some(StatementAnalysis {
+            statements: vec![waiting],
+            ..StatementAnalysis::default()
+        });
+    })
+}
+
+#[test]
+fn one_long_transaction_that_holds_the_rows_is_told_to_commit_in_parts() {
+    let of = |statement: &str, age: f64| {
+        let holder = holder("transactionid", "active", "", statement, 40, age);
+        one(&queued_for(UPDATE, holder), "hot-row").remedy[0]
+            .text
+            .clone()
+    };
+    assert!(of("CALL reprice($1)", 2.4).contains("commit in small parts"));
+    // One of those that wait, and one that is gone in no time.
+    assert!(!of(UPDATE, 2.4).contains("commit in small parts"));
+    assert!(!of("CALL reprice($1)", 0.01).contains("commit in small parts"));
+}
+
+#[test]
+fn a_key_that_is_looked_for_is_to_come_from_a_sequence() {
+    let of = |text: &str| {
+        let holder = holder("transactionid", "active", "IO:WALSync", text, 40, 0.01);
+        one(&queued_for(text, holder), "hot-row").remedy[0]
+            .text
+            .clone()
+    };
+    let found = of("INSERT INTO complaint SELECT max(number) + $1, $2 FROM complaint");
+    assert!(found.contains("sequence"), "{found}");
+    assert!(!of(UPDATE).contains("sequence"));
+}
+
 #[test]
 fn upkeep_of_one_table_runs_one_after_the_other() {
     let of = |statement: &str, waiting: &str| {

@@ -247,15 +247,23 @@ fn strewn(seen: &Seen) -> Option<Steps> {
     let keys = named(condition);
     let mut others = named(root.conditions.get("Output")?);
     others.extend(seen.filter().map(named).unwrap_or_default());
-    others.dedup();
-    others.retain(|column| !keys.contains(column));
+    let mut once = Vec::new();
+    others.retain(|column| {
+        let first = !keys.contains(column) && !once.contains(column);
+        once.push(column.clone());
+        first
+    });
+    let scans = root.all().into_iter().filter(|(_, n)| n.relation.is_some());
+    if scans.count() > 1 {
+        return None;
+    }
     (!keys.is_empty() && (1..=3).contains(&others.len())).then(|| {
         vec![
             (
                 StepKind::Sql,
                 format!(
                     "CREATE INDEX CONCURRENTLY ON {table} ({}) INCLUDE ({}); VACUUM {table};   -- {given:.0} rows lie in about as many blocks of the table; an index with all columns that are asked \
-                     for is read alone (Index Only Scan)",
+                     for is read alone (Index Only Scan); before 11 as further columns, without INCLUDE",
                     keys.join(", "),
                     others.join(", ")
                 ),
@@ -305,7 +313,11 @@ fn written(seen: &Seen) -> Option<Steps> {
         .split_once(" set ")
         .map(|(_, behind)| behind.split(" where ").next().unwrap_or(behind));
     let mut generated = facts.declared.generated.iter();
-    let generated = generated.find(|(_, expression)| expression.contains('('))?;
+    // Operators stand in parentheses, too: what may cost is a function.
+    let generated = generated.find(|(_, expression)| {
+        let mut calls = expression.match_indices('(');
+        calls.any(|(at, _)| expression[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_'))
+    })?;
     let (column, expression) = generated;
     // Without a trigger only those are computed anew whose columns are set.
     let named = || words(expression).filter(|word| !word.starts_with(|c: char| c.is_ascii_digit()));
@@ -319,15 +331,12 @@ fn written(seen: &Seen) -> Option<Steps> {
     match (updates && !sets, trigger) {
         (true, None) => None,
         (true, Some(trigger)) => Some(vec![
-            (
-                StepKind::Sql,
-                format!(
-                    "DROP TRIGGER {} ON {table};   -- {column} GENERATED ALWAYS AS {expression} is computed anew by every UPDATE of a table with a BEFORE UPDATE trigger FOR EACH ROW, \
-                     though nothing that it depends on is set; without one, only where that is set: have the statement set what {}() sets",
-                    quote_ident(&trigger.name),
-                    trigger.function
-                ),
-            ),
+            advice(format!(
+                "{column} GENERATED ALWAYS AS {expression} is computed anew by every UPDATE of a table with a BEFORE UPDATE trigger FOR EACH ROW, here {}, though nothing that it depends on is set: have \
+                 the statement set what {}() sets, where that can be, and drop the trigger from {table}",
+                quote_ident(&trigger.name),
+                trigger.function
+            )),
             advice(format!(
                 "where the trigger must stay: what is updated often in a table of its own, or {} kept by a trigger BEFORE INSERT OR UPDATE OF the columns that it depends on, in the place of GENERATED",
                 quote_ident(column)
