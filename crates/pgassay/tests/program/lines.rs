@@ -279,7 +279,7 @@ fn false_sharing_is_told_and_padding_is_not() {
 #[test]
 fn a_select_is_accounted_for_and_the_same_twice() {
     let runs = Runs::new("lines");
-    let args = ["lines", "-n", "8", "--seed", "7", "--json", "--at", "1,64"];
+    let args = ["lines", "-n", "4", "--seed", "7", "--json", "--at", "1,64"];
     let account = || {
         let output = runs.run(&args);
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -307,7 +307,20 @@ fn a_select_is_accounted_for_and_the_same_twice() {
     });
     let root = root.unwrap_or_else(|| panic!("{lines:?}"));
     assert_eq!(root["counts"]["atomics"], 4.0, "{root}");
-    let total = |account: &Value, what: &str| account["total"][what].as_f64().unwrap();
+    // How far a look-up goes along a chain of the buffers' table hangs on which block was read in first, which differs from
+    // server to server.
+    let total = |account: &Value, what: &str| {
+        let lines = account["lines"].as_array().unwrap().iter();
+        let of_chains = lines.filter(|line| {
+            let name = line["name"].as_str().unwrap();
+            name.starts_with("Shared Buffer Lookup Table entry")
+        });
+        let of_chains: f64 = of_chains
+            .filter_map(|line| line["counts"][what].as_f64())
+            .sum();
+        account["total"][what].as_f64().unwrap() - of_chains
+    };
+    assert!(total(&first, "loads") > 300.0, "{}", first["total"]);
     for what in ["loads", "stores", "atomics"] {
         let (a, b) = (total(&first, what), total(&second, what));
         assert!((a - b).abs() <= a * 0.001, "{what}: {a} and {b}");
