@@ -295,12 +295,15 @@ mod tests {
     fn every_form_leaves_what_its_operations_must() {
         for form in forms().filter(|form| form.is_here()) {
             for threads in [1, 2, 5] {
-                let outcomes = run(form, &conditions(threads), &Stop::new())
-                    .unwrap_or_else(|error| panic!("{}: {error}", form.title()));
-                assert_eq!(outcomes.len(), threads, "{}", form.title());
-                let all: u64 = outcomes.iter().map(|outcome| outcome.operations).sum();
+                // A busy machine may give the threads no CPU for as long as the window lasts.
+                let did_something = (0..20).any(|_| {
+                    let outcomes = run(form, &conditions(threads), &Stop::new())
+                        .unwrap_or_else(|error| panic!("{}: {error}", form.title()));
+                    assert_eq!(outcomes.len(), threads, "{}", form.title());
+                    outcomes.iter().any(|outcome| outcome.operations > 0)
+                });
                 assert!(
-                    all > 0,
+                    did_something,
                     "{} did nothing with {threads} threads",
                     form.title()
                 );
