@@ -120,20 +120,16 @@ fn wait_unlocked(state: &AtomicU32, me: &mut Me) -> u32 {
     was
 }
 
-/// UnpinBuffer: with the session's notes, and the last pin in the shared state.
-#[inline(never)]
-fn unpin(buffer: &Descriptor, me: &mut Me) {
-    let Some(place) = me.pins.release(buffer.number) else {
-        return;
-    };
-    let state = &buffer.state;
+/// The state replaced by what becomes of it, by compare-and-swap once nobody has it locked: the new one.
+#[inline(always)]
+fn replace(state: &AtomicU32, me: &mut Me, becomes: impl Fn(u32) -> u32) -> u32 {
     let mut was = state.load(Ordering::Relaxed);
     let mut met = false;
     let now = loop {
         if was & LOCKED != 0 {
             was = wait_unlocked(state, me);
         }
-        let now = was - ONE_PIN;
+        let now = becomes(was);
         match compare_and_swap(state, was, now) {
             Ok(()) => break now,
             Err(is) => was = is,
@@ -143,6 +139,16 @@ fn unpin(buffer: &Descriptor, me: &mut Me) {
     if met {
         me.contended += 1;
     }
+    now
+}
+
+/// UnpinBuffer: with the session's notes, and the last pin in the shared state.
+#[inline(never)]
+fn unpin(buffer: &Descriptor, me: &mut Me) {
+    let Some(place) = me.pins.release(buffer.number) else {
+        return;
+    };
+    let now = replace(&buffer.state, me, |was| was - ONE_PIN);
     if now & WAITED_FOR != 0 {
         wake_waiter(buffer, me);
     }
@@ -169,27 +175,11 @@ pub(super) fn pin(buffer: &Descriptor, of_ring: bool, me: &mut Me) -> bool {
     }
     me.pins.reserve();
     let place = me.pins.begin(buffer.number);
-    let state = &buffer.state;
-    let mut was = state.load(Ordering::Relaxed);
-    let mut met = false;
-    let now = loop {
-        if was & LOCKED != 0 {
-            was = wait_unlocked(state, me);
-        }
-        let now = match of_ring {
-            false => pinned(was),
-            true if was & USAGE == 0 => was + ONE_PIN + ONE_USAGE,
-            true => was + ONE_PIN,
-        };
-        match compare_and_swap(state, was, now) {
-            Ok(()) => break now,
-            Err(is) => was = is,
-        }
-        met = true;
-    };
-    if met {
-        me.contended += 1;
-    }
+    let now = replace(&buffer.state, me, |was| match of_ring {
+        false => pinned(was),
+        true if was & USAGE == 0 => was + ONE_PIN + ONE_USAGE,
+        true => was + ONE_PIN,
+    });
     me.pins.note(place, buffer.number);
     now & VALID != 0
 }

@@ -1,7 +1,7 @@
 //! More work than a statement's result is worth: rows read and thrown away, indexes written that nobody
 //! reads, processes started for a few rows.
 
-use super::conditions::{Compared, compared, conjuncts, disjuncts, words};
+use super::conditions::{Compared, compared, conjuncts, disjuncts, index_named, words};
 use super::hits::{Hit, Left, Part, joined, with_plans};
 use super::plans::reads_whole;
 use super::{Detector, counts, run, tenths};
@@ -135,11 +135,7 @@ fn better_index(
         .clone()
         .or_else(|| node.nodes.iter().find_map(|n| n.index.clone()));
     let first = |name: &String| -> Option<String> {
-        let known = facts
-            .indexes
-            .iter()
-            .find(|i| i.name.rsplit('.').next() == Some(name.as_str()));
-        known.and_then(|i: &IndexFacts| i.first.clone())
+        index_named(facts, name).and_then(|index| index.first.clone())
     };
     let first = used.as_ref().and_then(first);
     let mut columns: Vec<String> = Vec::new();

@@ -1,6 +1,6 @@
 //! Conditions of a plan's nodes: what they compare, and whether an index could serve them.
 
-use pgassay_model::observed::plans::RelationFacts;
+use pgassay_model::observed::plans::{IndexFacts, RelationFacts};
 
 /// The parts of a condition that AND joins, all of which must hold.
 pub(super) fn conjuncts(condition: &str) -> Vec<&str> {
@@ -165,6 +165,22 @@ pub(super) enum Compared {
     Cast(String),
     /// An expression over columns.
     Expression(String),
+}
+
+/// The functions that an expression calls, by name.
+pub(super) fn called(expression: &str) -> impl Iterator<Item = &str> {
+    expression.match_indices('(').filter_map(|(at, _)| {
+        let before = expression[..at]
+            .rsplit(|c: char| !(c.is_alphanumeric() || c == '_'))
+            .next()?;
+        (!before.is_empty()).then_some(before)
+    })
+}
+
+/// An index of a relation by the name that plans give it, without its schema.
+pub(super) fn index_named<'f>(facts: &'f RelationFacts, name: &str) -> Option<&'f IndexFacts> {
+    let mut indexes = facts.indexes.iter();
+    indexes.find(|index| index.name.rsplit('.').next() == Some(name))
 }
 
 /// What stands left of the first `=` of a condition.

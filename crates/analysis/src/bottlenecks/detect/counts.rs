@@ -68,6 +68,12 @@ pub(super) fn executed(node: &Node) -> Option<(f64, f64)> {
     Some((given + node.work?.removed, given))
 }
 
+/// Rows that a node gave over all its executions, where it was executed.
+pub(super) fn gave(node: &Node) -> Option<f64> {
+    let times = node.work.map_or(1.0, |work| work.loops);
+    node.actual_rows.map(|rows| rows * times)
+}
+
 /// Rows that a node reads of its table for each call of the statement.
 pub(super) fn read_a_call(
     run: &RunEvidence,

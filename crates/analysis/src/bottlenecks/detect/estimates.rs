@@ -4,6 +4,7 @@
 use pgassay_model::observed::plans::{Node, Plan};
 use pgassay_text::quote::quote_ident;
 
+use super::conditions::index_named;
 use super::hits::{Hit, Part, joined, with_plans};
 use super::targets::{columns, conditions, larger, of_all, small};
 use super::{Detector, counts, run};
@@ -79,11 +80,9 @@ fn finds_candidates(plan: &Plan, node: &Node) -> bool {
     else {
         return false;
     };
-    let mut indexes = plan.relations.values().flat_map(|facts| &facts.indexes);
-    indexes.any(|i| {
-        i.name.rsplit('.').next() == Some(name)
-            && !matches!(i.method.as_str(), "" | "btree" | "hash")
-    })
+    let relations = plan.relations.values();
+    let mut indexes = relations.filter_map(|facts| index_named(facts, name));
+    indexes.any(|index| !matches!(index.method.as_str(), "" | "btree" | "hash"))
 }
 
 /// Whether what is above a node may leave it before it has given all its rows.
@@ -174,18 +173,15 @@ fn hit<'s>(
     saw: String,
 ) -> Hit<'s> {
     // A bitmap's index scan does not name its table.
-    let of_index = (node.kind == "Bitmap Index Scan").then(|| {
-        let all = plan.root.all().into_iter();
-        let mut heaps = all.filter(|(_, above)| above.kind == "Bitmap Heap Scan");
-        let (_, heap) =
-            heaps.find(|(_, heap)| heap.all().iter().any(|(_, n)| std::ptr::eq(*n, node)))?;
-        Some(Node {
+    let above = counts::path(&plan.root, node).unwrap_or_default();
+    let heap = above.iter().find(|n| n.kind == "Bitmap Heap Scan");
+    let of_index = heap
+        .filter(|_| node.kind == "Bitmap Index Scan")
+        .map(|heap| Node {
             relation: heap.relation.clone(),
             alias: heap.alias.clone(),
             ..node.clone()
-        })
-    });
-    let of_index = of_index.flatten();
+        });
     let node = of_index.as_ref().unwrap_or(node);
     let mut steps = remedies(of_all(run), plan, node);
     // Statistics that nobody keeps are wrong for that alone.

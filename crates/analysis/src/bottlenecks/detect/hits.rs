@@ -217,14 +217,10 @@ pub(super) fn with_plans<'a>(
     run: &RunEvidence<'a>,
     look: impl Fn(&'a StatementTime, &'a Plan) -> Option<Hit<'a>>,
 ) -> Vec<Hit<'a>> {
+    // No index, statistics or setting for the catalogues is the user's: what is wrong is that they are asked.
     weighty(run)
-        .filter_map(|statement| {
-            let plan = statement.plan.as_ref()?;
-            // No index, statistics or setting for the catalogues is the user's: what is wrong is that they are asked.
-            (!asks_catalogues(statement))
-                .then(|| look(statement, plan))
-                .flatten()
-        })
+        .filter(|statement| !asks_catalogues(statement))
+        .filter_map(|statement| look(statement, statement.plan.as_ref()?))
         .collect()
 }
 

@@ -4,7 +4,8 @@
 use pgassay_model::observed::plans::Node;
 use pgassay_text::quote::quote_ident;
 
-use super::conditions::aliases;
+use super::conditions::{aliases, called};
+use super::counts::gave;
 use super::hits::Left;
 use super::late::{read, source};
 use super::plans::{FEW_ROWS, SELECTIVE, by_index};
@@ -13,11 +14,7 @@ use crate::bottlenecks::finding::{Confidence, StepKind};
 
 /// Rows that a part of a plan goes through, as they came where it was executed.
 fn goes_through(node: &Node) -> f64 {
-    let came = |n: &Node| {
-        n.actual_rows
-            .map(|rows| rows * n.work.map_or(1.0, |work| work.loops))
-    };
-    let all = node.all().into_iter().filter_map(|(_, n)| came(n));
+    let all = node.all().into_iter().filter_map(|(_, n)| gave(n));
     match node.actual_rows {
         Some(_) => all.fold(0.0, f64::max),
         None => read(node),
@@ -161,13 +158,7 @@ pub(super) fn order(at: &At) -> Option<Shown> {
     {
         return None;
     }
-    let mut called = output.match_indices('(').filter_map(|(at, _)| {
-        let before = output[..at]
-            .rsplit(|c: char| !(c.is_alphanumeric() || c == '_'))
-            .next()?;
-        (!before.is_empty()).then_some(before)
-    });
-    if !called.all(|name| UNORDERED.contains(&name)) {
+    if !called(output).all(|name| UNORDERED.contains(&name)) {
         return None;
     }
     let mut sort = node.nodes.first()?;

@@ -1,8 +1,9 @@
 //! Partitions, and tables that inherit, of which a statement visits more than it needs.
 
-use pgassay_model::observed::plans::{Node, RelationFacts};
+use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
 
 use super::conditions::{Compared, compared, conjuncts, words};
+use super::counts::{gave, path};
 use super::hits::{Hit, Left, Part, joined, with_plans};
 use super::plans::SELECTIVE;
 use super::{Detector, run};
@@ -95,10 +96,32 @@ fn unbounded(evidence: &Evidence) -> Option<Observation> {
     joined(&run, hits)
 }
 
-/// Rows of a node, as they came where it was executed.
-fn rows(node: &Node) -> f64 {
-    let times = node.work.map_or(1.0, |work| work.loops);
-    node.actual_rows.map_or(node.rows, |came| came * times)
+/// Partitions of which a plan leaves none out.
+struct Visited<'p> {
+    append: &'p Node,
+    parent: &'p str,
+    /// What the catalogues say of each; at least one.
+    parts: Vec<&'p RelationFacts>,
+}
+
+fn visited(plan: &Plan) -> Option<Visited<'_>> {
+    let all = plan.root.all();
+    let (_, append) = all.into_iter().find(|(_, node)| {
+        matches!(node.kind.as_str(), "Append" | "Merge Append")
+            && node.subplans_removed.unwrap_or(0.0) < 1.0
+    })?;
+    let below = append.nodes.iter().flat_map(|child| child.all());
+    let parts: Vec<&RelationFacts> = below
+        .filter_map(|(_, node)| plan.relations.get(node.relation.as_ref()?))
+        .filter(|facts| facts.partition_of.is_some())
+        .collect();
+    let (parent, number) = parts.first()?.partition_of.as_ref()?;
+    let all = parts.len() >= *number as usize && *number >= FEW_PARTITIONS;
+    all.then_some(Visited {
+        append,
+        parent,
+        parts,
+    })
 }
 
 /// The part of the partitions' rows that a join must leave at most.
@@ -108,26 +131,15 @@ const LEFT_BY_JOIN: f64 = 0.2;
 fn joined_by_key(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let hits = with_plans(&run, |statement, plan| {
-        let all = plan.root.all();
-        let (_, append) = all.iter().find(|(_, node)| {
-            matches!(node.kind.as_str(), "Append" | "Merge Append")
-                && node.subplans_removed.unwrap_or(0.0) < 1.0
-        })?;
-        let below = append.nodes.iter().flat_map(|child| child.all());
-        let parts: Vec<&RelationFacts> = below
-            .filter_map(|(_, node)| plan.relations.get(node.relation.as_ref()?))
-            .filter(|facts| facts.partition_of.is_some())
-            .collect();
-        let facts = parts.first()?;
-        let (parent, number) = facts.partition_of.as_ref()?;
-        let [key] = facts.partition_key.as_slice() else {
+        let Visited {
+            append,
+            parent,
+            parts,
+        } = visited(plan)?;
+        let [key] = parts[0].partition_key.as_slice() else {
             return None;
         };
-        let visited = parts.len() as u32;
-        if *number < FEW_PARTITIONS || visited < *number {
-            return None;
-        }
-        let above = super::counts::path(&plan.root, append)?;
+        let above = path(&plan.root, append)?;
         let (join, condition) = above.iter().rev().find_map(|node| {
             let mut conditions = ["Hash Cond", "Merge Cond", "Join Filter"].iter();
             let condition = conditions.find_map(|name| node.conditions.get(*name))?;
@@ -136,6 +148,7 @@ fn joined_by_key(evidence: &Evidence) -> Option<Observation> {
             let by_key = words(condition).any(|word| word == key);
             (alone && by_key).then_some((*node, condition))
         })?;
+        let rows = |node: &Node| gave(node).unwrap_or(node.rows);
         let (entering, left) = (rows(append), rows(join));
         if left > LEFT_BY_JOIN * entering {
             return None;
@@ -158,7 +171,8 @@ fn joined_by_key(evidence: &Evidence) -> Option<Observation> {
                 format!("of {entering:.0} rows {left:.0} are left by the join"),
             ),
             saw: format!(
-                "All {visited} partitions of {parent} are read, {entering:.0} rows, for {left:.0} that the join with {other} leaves ({condition}): it rules out no partition."
+                "All {} partitions of {parent} are read, {entering:.0} rows, for {left:.0} that the join with {other} leaves ({condition}): it rules out no partition.",
+                parts.len()
             ),
             confidence: Confidence::Medium,
             evidence: vec![format!("{parent} is partitioned by {key}")],
@@ -177,26 +191,18 @@ fn joined_by_key(evidence: &Evidence) -> Option<Observation> {
 fn unpruned(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let hits = with_plans(&run, |statement, plan| {
-        let all = plan.root.all();
-        let (_, append) = all.iter().find(|(_, node)| {
-            matches!(node.kind.as_str(), "Append" | "Merge Append")
-                && node.subplans_removed.unwrap_or(0.0) < 1.0
-        })?;
-        let parts: Vec<&RelationFacts> = append
-            .nodes
-            .iter()
-            .flat_map(|child| child.all())
-            .filter_map(|(_, node)| plan.relations.get(node.relation.as_ref()?))
-            .filter(|facts| facts.partition_of.is_some())
-            .collect();
-        let facts = parts.first()?;
-        let (parent, number) = facts.partition_of.as_ref()?;
+        let Visited {
+            append,
+            parent,
+            parts,
+        } = visited(plan)?;
+        let facts = parts[0];
         let rows: f64 = parts.iter().filter_map(|facts| facts.rows).sum();
-        let visited = parts.len() as u32;
         // Few rows of many: who wants them all must visit all.
-        if *number < FEW_PARTITIONS || visited < *number || append.rows > SELECTIVE * rows {
+        if append.rows > SELECTIVE * rows {
             return None;
         }
+        let visited = parts.len();
         let key = facts.partition_key.join(", ");
         // A condition on an expression of the key rules out no partition.
         let conditions = append.nodes.iter().flat_map(|child| child.all());
@@ -220,7 +226,7 @@ fn unpruned(evidence: &Evidence) -> Option<Observation> {
             // Planning and locks are for all of them, too.
             part: Part::of_all(plan.part(append)),
             left: Left::new(
-                1.0 / f64::from(visited),
+                1.0 / visited as f64,
                 format!("one of {visited} partitions would do"),
             ),
             saw: format!(
@@ -242,7 +248,6 @@ mod tests {
     use super::*;
     use crate::bottlenecks::Finding;
     use pgassay_model::observed::declared::DeclaredFacts;
-    use pgassay_model::observed::plans::Plan;
 
     fn found(edit: impl Fn(&mut RelationFacts), filter: &str) -> Option<Finding> {
         let tables: Vec<String> = (0..10).map(|n| format!("public.t{n}")).collect();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use pgassay_model::observed::growth::Grown;
 use pgassay_model::observed::plans::{Node, RelationFacts};
 
-use super::conditions::{compared, conjuncts};
+use super::conditions::{compared, conjuncts, index_named};
 use super::counts;
 use super::hits::Left;
 use super::plans::FEW_ROWS;
@@ -176,13 +176,8 @@ pub(super) fn attributes(at: &At) -> Option<Shown> {
 
 /// Whether a scan goes by a unique index of one column.
 fn by_key(scan: &Node, facts: &RelationFacts) -> bool {
-    let of = |name: &str| {
-        facts
-            .indexes
-            .iter()
-            .find(|i| i.name.rsplit('.').next() == Some(name))
-    };
-    let used = scan.index.as_deref().and_then(of);
+    let used = scan.index.as_deref();
+    let used = used.and_then(|name| index_named(facts, name));
     used.is_some_and(|index| index.constraint && index.columns.len() == 1)
 }
 

@@ -4,7 +4,7 @@
 use pgassay_model::observed::plans::{Node, RelationFacts};
 use pgassay_text::quote::quote_ident;
 
-use super::conditions::{Compared, compared, conjuncts};
+use super::conditions::{Compared, called, compared, conjuncts, index_named};
 use super::hits::Left;
 use super::late::{read, source};
 use super::plans::{FEW_ROWS, SELECTIVE, by_index};
@@ -13,13 +13,7 @@ use crate::bottlenecks::finding::{Confidence, StepKind};
 
 /// Whether an aggregate has no values but the smallest or the largest: the words that it calls.
 fn only_extremes(output: &str) -> bool {
-    let mut called = output.match_indices('(').filter_map(|(at, _)| {
-        let before = output[..at]
-            .rsplit(|c: char| !(c.is_alphanumeric() || c == '_'))
-            .next()?;
-        (!before.is_empty()).then_some(before)
-    });
-    called.all(|name| matches!(name, "min" | "max" | "PARTIAL"))
+    called(output).all(|name| matches!(name, "min" | "max" | "PARTIAL"))
 }
 
 /// DISTINCT, or the extremes of each key, over all rows of a table.
@@ -62,10 +56,8 @@ pub(super) fn distinct(at: &At) -> Option<Shown> {
         .any(|c| scan.conditions.contains_key(*c));
     let sorted = source_sort(node);
     // What comes in the order of an index is sorted by nobody.
-    let used = scan.index.as_deref().and_then(|used| {
-        let mut indexes = facts.indexes.iter();
-        indexes.find(|i| i.name.rsplit('.').next() == Some(used))
-    });
+    let used = scan.index.as_deref();
+    let used = used.and_then(|used| index_named(facts, used));
     let key = match node.group_key.first().or(sorted) {
         Some(key) => column(key, facts)?,
         None => used?.first.as_deref()?,

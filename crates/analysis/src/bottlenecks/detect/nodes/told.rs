@@ -3,7 +3,7 @@
 use pgassay_model::observed::plans::{Node, Plan};
 use pgassay_text::quote::quote_ident;
 
-use super::super::conditions::words;
+use super::super::conditions::{called, index_named, words};
 use super::super::shapes::advice;
 use super::{Busy, within_subplan};
 use crate::bottlenecks::finding::StepKind;
@@ -165,11 +165,8 @@ fn all_groupings(seen: &Seen) -> Option<Steps> {
 fn set_operation(seen: &Seen) -> Option<Steps> {
     let all = seen.plan.root.all();
     let sets = all.iter().any(|(_, n)| n.kind.ends_with("SetOp"));
-    let words = [" except ", " intersect "];
-    let said = words.iter().any(|word| {
-        let one_line: String = seen.text.split_whitespace().collect::<Vec<_>>().join(" ");
-        one_line.contains(word)
-    });
+    let mut words = seen.text.split_whitespace();
+    let said = words.any(|word| matches!(word, "except" | "intersect"));
     (sets && said).then(|| {
         vec![advice(
             "NOT EXISTS (SELECT FROM b WHERE b.key = a.key) in the place of EXCEPT, and EXISTS in that of INTERSECT: a join by the key, which hashes or looks up the key alone, and reaches an index; the set \
@@ -245,14 +242,10 @@ fn strewn(seen: &Seen) -> Option<Steps> {
         .iter()
         .find_map(|key| node.conditions.get(*key))?;
     let keys = named(condition);
-    let mut others = named(root.conditions.get("Output")?);
-    others.extend(seen.filter().map(named).unwrap_or_default());
-    let mut once = Vec::new();
-    others.retain(|column| {
-        let first = !keys.contains(column) && !once.contains(column);
-        once.push(column.clone());
-        first
-    });
+    let mut asked = root.conditions.get("Output")?.clone();
+    asked += seen.filter().unwrap_or_default();
+    let mut others = named(&asked);
+    others.retain(|column| !keys.contains(column));
     let scans = root.all().into_iter().filter(|(_, n)| n.relation.is_some());
     if scans.count() > 1 {
         return None;
@@ -314,10 +307,7 @@ fn written(seen: &Seen) -> Option<Steps> {
         .map(|(_, behind)| behind.split(" where ").next().unwrap_or(behind));
     let mut generated = facts.declared.generated.iter();
     // Operators stand in parentheses, too: what may cost is a function.
-    let generated = generated.find(|(_, expression)| {
-        let mut calls = expression.match_indices('(');
-        calls.any(|(at, _)| expression[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_'))
-    })?;
+    let generated = generated.find(|(_, expression)| called(expression).next().is_some())?;
     let (column, expression) = generated;
     // Without a trigger only those are computed anew whose columns are set.
     let named = || words(expression).filter(|word| !word.starts_with(|c: char| c.is_ascii_digit()));
@@ -493,10 +483,7 @@ fn no_trigram(seen: &Seen) -> Option<Steps> {
     let all = node.all();
     let index = all.iter().find_map(|(_, n)| n.index.as_deref())?;
     let facts = seen.plan.relations.get(node.relation.as_deref()?)?;
-    let own = facts
-        .indexes
-        .iter()
-        .find(|i| i.name.rsplit('.').next() == Some(index))?;
+    let own = index_named(facts, index)?;
     let of_trigrams = own.operator_class.contains("trgm_ops");
     let few =
         seen.discards() && seen.busy.gone_through() >= 0.5 * facts.rows.unwrap_or(f64::INFINITY);
