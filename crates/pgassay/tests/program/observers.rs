@@ -627,16 +627,26 @@ fn known_waits_are_reproduced() {
             (sampled - truth).abs() <= (0.02 + 3.0 * chance) * all,
             "{event}: sampled {sampled:.2} s, by the sessions' clocks {truth:.2} s of {all:.2}"
         );
-        // Each of them is one statement's.
+        // All of them are one statement's. pg_stat_activity copies the texts first and reads the waits afterwards, so a
+        // session may have gone on to the other statement in between: 1 of 820 was seen on a busy machine.
         let of_event = |at: &&Sighting| format!("{}:{}", at.kind, at.event) == event;
         let sightings: Vec<u64> = statements
             .statements
             .iter()
             .map(|s| s.at.iter().filter(of_event).map(|at| at.count).sum())
-            .filter(|count| *count > 0)
             .collect();
-        assert_eq!(sightings.len(), 1, "{event}: {statements:?}");
-        let in_it = sightings[0] as f64 / statements.looks as f64 * seconds;
-        assert!((in_it - sampled).abs() < 1e-6 * all, "{in_it} {sampled}");
+        let (in_all, in_one) = (
+            sightings.iter().sum::<u64>(),
+            *sightings.iter().max().unwrap(),
+        );
+        assert!(
+            in_one as f64 >= 0.97 * in_all as f64,
+            "{event}: {statements:?}"
+        );
+        let in_them = in_all as f64 / statements.looks as f64 * seconds;
+        assert!(
+            (in_them - sampled).abs() < 1e-6 * all,
+            "{in_them} {sampled}"
+        );
     }
 }
