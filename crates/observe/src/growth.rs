@@ -119,7 +119,8 @@ const HORIZON: &str = "SELECT * FROM ( \
       extract(epoch FROM clock_timestamp() - prepared), '', '', '', false, transaction::text FROM pg_prepared_xacts \
     UNION ALL SELECT CASE WHEN r.pid IS NULL OR s.plugin IS NOT NULL THEN 'replication slot' ELSE 'standby' END, \
       CASE WHEN r.pid IS NULL OR s.plugin IS NOT NULL THEN s.slot_name::text ELSE r.application_name END, \
-      greatest(age(s.xmin), age(s.catalog_xmin)), NULL, '', '', s.plugin::text, s.xmin IS NULL, \
+      greatest(age(s.xmin), age(s.catalog_xmin)), NULL, CASE WHEN s.active THEN 'active' ELSE 'inactive' END, '', \
+      s.plugin::text, s.xmin IS NULL, \
       concat_ws('/', s.xmin, s.catalog_xmin) \
       FROM pg_replication_slots s LEFT JOIN pg_stat_replication r ON r.pid = (to_json(s) ->> 'active_pid')::int \
       WHERE s.xmin IS NOT NULL OR s.catalog_xmin IS NOT NULL \

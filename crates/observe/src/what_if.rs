@@ -47,12 +47,16 @@ const COSTS: &[&str] = &[
 /// Whether a value goes that way from what the server comes with.
 type Away = fn(f64, f64) -> bool;
 
-/// Of random_page_cost and effective_cache_size, which others have reason to set, values that tell the planner of a slower
-/// disk or a smaller cache than it takes any machine to have.
-const AWAY: &[(&str, Away)] = &[
-    ("random_page_cost", |own, default| own > default),
-    ("effective_cache_size", |own, default| own < default),
-];
+/// Of effective_cache_size, which others have reason to set, values that tell the planner of a smaller cache than it takes
+/// any machine to have.
+const AWAY: &[(&str, Away)] = &[("effective_cache_size", |own, default| own < default)];
+/// What the server comes with is meant for disks that turn, and what was just executed lies in memory. From that value on
+/// another is tried, so many times what a page in sequence costs.
+const RANDOM: &str = "random_page_cost";
+const OF_DISKS: f64 = 2.0;
+/// Whether expressions are compiled: that makes no other plan, and takes its time before the first row.
+const COMPILES: &str = "jit";
+const OF_MEMORY: f64 = 1.1;
 /// The part of the time below which another plan is clearly faster, and milliseconds below which none is looked for.
 const FASTER: f64 = 0.6;
 const LEAST_MS: f64 = 0.2;
@@ -216,13 +220,10 @@ pub(super) fn faster(executed: &mut Executed) -> Vec<Alternative> {
     if !executed.is_repeatable() || executed.ms() < LEAST_MS {
         return Vec::new();
     }
-    let mut away = asked(executed.session(), "", COSTS);
-    away.retain(|setting| {
-        let row = AWAY.iter().find(|(name, _)| *name == setting.name);
-        let numbers = setting.own.parse().ok().zip(setting.default.parse().ok());
-        setting.own != setting.default
-            && row.is_none_or(|(_, away)| numbers.is_some_and(|(own, default)| away(own, default)))
-    });
+    let compiled = executed.said.get("JIT").is_some();
+    let names: Vec<&str> = COSTS.iter().copied().chain([COMPILES]).collect();
+    let asked = asked(executed.session(), "", &names);
+    let away = costs_tried(&asked, compiled);
     if away.is_empty() {
         return Vec::new();
     }
@@ -236,32 +237,57 @@ pub(super) fn faster(executed: &mut Executed) -> Vec<Alternative> {
         return Vec::new();
     };
     let mut found = Vec::new();
-    for setting in &away {
+    for Trial { setting, value } in away {
         if begun.elapsed() > LONGEST {
             break;
         }
-        let set = format!(
-            "SET LOCAL {} = {}",
-            setting.name,
-            quote_literal(&setting.default)
-        );
+        let set = format!("SET LOCAL {} = {}", setting.name, quote_literal(&value));
         let Some((said, ms)) = shortest(&set) else {
             continue;
         };
         let mut root = node(&said["Plan"]);
-        if ms < FASTER * base_ms && shape(&root) != shape(&base) {
+        let differs = setting.name == COMPILES || shape(&root) != shape(&base);
+        if ms < FASTER * base_ms && differs {
             drop_outputs(&mut root, &|_| false);
             found.push(Alternative {
                 setting: setting.name.clone(),
                 value: setting.shown.clone(),
-                tried: setting.default.clone(),
-                is_default: true,
+                is_default: value == setting.default,
+                tried: value,
                 root,
                 times_ms: Some((base_ms, ms)),
             });
         }
     }
     found
+}
+
+/// The values of settings of costs that are worth an execution.
+fn costs_tried(settings: &[Setting], compiled: bool) -> Vec<Trial<'_>> {
+    let number = |text: &str| text.parse::<f64>().ok();
+    let own = |name: &str| number(&settings.iter().find(|s| s.name == name)?.own);
+    let sequential = own("seq_page_cost").filter(|cost| *cost > 0.0);
+    let tried = settings.iter().filter_map(|setting| {
+        let value = match setting.name.as_str() {
+            COMPILES => compiled.then(|| "off".to_owned())?,
+            RANDOM => {
+                let sequential = sequential?;
+                let turns = number(&setting.own)? >= OF_DISKS * sequential;
+                turns.then(|| (OF_MEMORY * sequential).to_string())?
+            }
+            name => {
+                let row = AWAY.iter().find(|(known, _)| *known == name);
+                let away = row.is_none_or(|(_, away)| {
+                    let numbers = number(&setting.own).zip(number(&setting.default));
+                    numbers.is_some_and(|(own, default)| away(own, default))
+                });
+                let away = away && setting.own != setting.default;
+                away.then(|| setting.default.clone())?
+            }
+        };
+        Some(Trial { setting, value })
+    });
+    tried.collect()
 }
 
 /// A plan's cost without what is added for nodes that may not be used.
@@ -302,6 +328,41 @@ mod tests {
             default: default.to_owned(),
             shown: own.to_owned(),
         }
+    }
+
+    #[test]
+    fn a_page_anywhere_is_tried_at_what_it_costs_in_memory() {
+        let tried = |settings: &[Setting]| {
+            let trials = costs_tried(settings, false).into_iter();
+            trials
+                .map(|t| (t.setting.name.clone(), t.value))
+                .collect::<Vec<_>>()
+        };
+        let sequential = setting("seq_page_cost", "1", "1");
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        for (own, expected) in [("4", Some("1.1")), ("400", Some("1.1")), ("1.5", None)] {
+            let found = tried(&[setting(RANDOM, own, "4"), sequential.clone()]);
+            let expected: Vec<_> = expected
+                .map(|value| pair(RANDOM, value))
+                .into_iter()
+                .collect();
+            assert_eq!(found, expected, "{own}");
+        }
+        // In the unit that the server has.
+        let found = tried(&[
+            setting(RANDOM, "0.4", "4"),
+            setting("seq_page_cost", "0.1", "1"),
+        ]);
+        let value: f64 = found[0].1.parse().unwrap();
+        assert!((value - 0.11).abs() < 1e-9, "{found:?}");
+        // Others have reason for a larger cache, nobody for a smaller one than any machine has.
+        let cache = |own: &str| tried(&[setting("effective_cache_size", own, "524288")]);
+        assert_eq!(cache("8192"), [pair("effective_cache_size", "524288")]);
+        assert_eq!(cache("1048576"), []);
+        // What was not compiled is no faster without it.
+        let jit = [setting(COMPILES, "on", "on")];
+        assert_eq!(costs_tried(&jit, false), []);
+        assert_eq!(costs_tried(&jit, true)[0].value, "off");
     }
 
     fn tried(settings: &[Setting], relations: u64) -> Vec<(String, String)> {

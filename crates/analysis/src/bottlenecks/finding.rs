@@ -371,7 +371,7 @@ impl Finding {
                 .to_owned()
         } else {
             let limited = if self.limited_by_cpus {
-                "; the CPUs would then be full"
+                "; the CPUs have no room for more than that"
             } else {
                 ""
             };

@@ -49,7 +49,7 @@ pub struct HoldsHorizon {
     /// Its transaction's age in seconds; none for a slot or a standby.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
-    /// A session's state.
+    /// A session's state; of a slot `active` where something reads it, else `inactive`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub state: String,
     /// `application_name`.

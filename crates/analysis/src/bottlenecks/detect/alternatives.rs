@@ -15,7 +15,10 @@ use crate::observed::statements::StatementTime;
 
 pub(super) const DETECTORS: &[Detector] = &[
     run("plan-by-settings", |evidence| {
-        cheaper(evidence, |setting| setting != MEMORY)
+        cheaper(evidence, |setting| setting != MEMORY && setting != COMPILES)
+    }),
+    run("jit-small-queries", |evidence| {
+        cheaper(evidence, |setting| setting == COMPILES)
     }),
     run("plan-by-memory", |evidence| {
         cheaper(evidence, |setting| setting == MEMORY)
@@ -28,6 +31,8 @@ const CLEARLY: f64 = 2.0 / 3.0;
 const CHEAP: f64 = 100.0;
 /// The setting that bounds the memory of a node.
 const MEMORY: &str = "work_mem";
+/// The setting that has expressions compiled.
+const COMPILES: &str = "jit";
 
 /// The statements that have a cheaper plan under one of these settings.
 fn cheaper(evidence: &Evidence, of: fn(&str) -> bool) -> Option<Observation> {
@@ -173,20 +178,46 @@ fn timed<'s>(
         let (gone, instead) = (gone.join(", "), instead.join(", "));
         seen.push(format!("in the place of {gone}: {instead}"));
     }
-    let times = format!("{own:.2} ms with {setting} = {value}, {others:.2} ms with its default");
+    let (with, step) = match other.is_default {
+        true => (
+            "its default".to_owned(),
+            format!("ALTER SYSTEM RESET {setting}; SELECT pg_reload_conf();"),
+        ),
+        false => (
+            other.tried.clone(),
+            format!(
+                "ALTER SYSTEM SET {setting} = {}; SELECT pg_reload_conf();",
+                other.tried
+            ),
+        ),
+    };
+    let times = format!("{own:.2} ms with {setting} = {value}, {others:.2} ms with {with}");
+    if setting == "random_page_cost" {
+        seen.push(
+            "the default of 4 is meant for disks that turn; on SSDs, and for data in memory, a page anywhere costs little \
+             more than the next one"
+                .to_owned(),
+        );
+    }
+    let saw = match setting == COMPILES {
+        true => {
+            seen.clear();
+            format!(
+                "Compiling the expressions of a statement takes longer than it saves: executed, it took {times}."
+            )
+        }
+        false => format!(
+            "{setting} = {value} has the planner choose a plan that is slower: executed, it took {times}."
+        ),
+    };
     Some(Hit {
         statement,
         part: Part::of_work(evidence, statement, 1.0),
         left: Left::new(ratio, format!("an execution of each plan: {times}")),
-        saw: format!(
-            "{setting} = {value} has the planner choose a plan that is slower: executed, it took {times}."
-        ),
+        saw,
         confidence: Confidence::High,
         evidence: seen,
-        steps: vec![(
-            StepKind::Sql,
-            format!("ALTER SYSTEM RESET {setting}; SELECT pg_reload_conf();"),
-        )],
+        steps: vec![(StepKind::Sql, step)],
     })
 }
 
@@ -357,6 +388,51 @@ mod tests {
                 .starts_with("ALTER SYSTEM SET cpu_index_tuple_cost = 0.005")
         );
         assert!(of((9.0, 8.0)).iter().all(|f| f.id != "plan-by-settings"));
+    }
+
+    #[test]
+    fn settings_that_an_execution_was_slower_with_are_given_the_value_that_was_tried() {
+        let of = |setting: &str, value: &str, tried: &str| {
+            let plan = Plan {
+                root: whole(9000.0),
+                alternatives: vec![Alternative {
+                    setting: setting.into(),
+                    value: value.into(),
+                    tried: tried.into(),
+                    is_default: false,
+                    root: whole(9000.0),
+                    times_ms: Some((120.0, 20.0)),
+                }],
+                ..Plan::default()
+            };
+            found_with_settings(&[], |observed| {
+                observed.statements = Some(statement("SELECT 1", Some(plan)));
+            })
+        };
+        let found = of("random_page_cost", "4", "1.1");
+        let pages = one(&found, "plan-by-settings");
+        assert!(pages.saw.contains("20.00 ms with 1.1"), "{}", pages.saw);
+        assert!(
+            pages.remedy[0]
+                .text
+                .starts_with("ALTER SYSTEM SET random_page_cost = 1.1")
+        );
+        // Compiling makes no other plan.
+        let found = of("jit", "on", "off");
+        let compiled = one(&found, "jit-small-queries");
+        assert!(
+            compiled.saw.contains("20.00 ms with off"),
+            "{}",
+            compiled.saw
+        );
+        assert!(
+            compiled.remedy[0]
+                .text
+                .starts_with("ALTER SYSTEM SET jit = off")
+        );
+        let left = 1.0 - compiled.gain_expected.unwrap() / compiled.gain_at_most.unwrap();
+        assert!((left - 20.0 / 120.0).abs() < 1e-9, "{compiled:#?}");
+        assert!(found.iter().all(|f| f.id != "plan-by-settings"));
     }
 
     #[test]

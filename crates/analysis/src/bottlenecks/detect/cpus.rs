@@ -56,7 +56,8 @@ fn saturated(evidence: &Evidence) -> Option<Observation> {
     let full = busy >= FULL * cpus;
     // Where the server is not seen, these are not its CPUs.
     let others = run.other_cpus()?;
-    if run.held_back().is_some() || full && mostly_others(run.server_cpus(), others) {
+    let theirs = busy >= CONFINED * cpus && mostly_others(run.server_cpus(), others);
+    if run.held_back().is_some() || theirs {
         return None;
     }
     let of_others = if others >= OTHERS * cpus {
@@ -154,13 +155,14 @@ fn taken(evidence: &Evidence) -> Option<Observation> {
     let cpus = f64::from(run.host.cpus?);
     let busy = run.point.estimate(metrics::MACHINE_CPUS)?.estimate;
     let (server, others) = (run.server_cpus(), run.other_cpus()?);
+    // Short statements leave gaps: CPUs that others have need not be full all the time.
     let full = busy >= FULL * cpus;
-    if !full || !mostly_others(server, others) || run.held_back().is_some() {
-        return None;
-    }
+    let least = if full { NOTABLE } else { MUCH };
     let budget = run.budget();
     let waiting = budget.map(|budget| budget.share(budget.ready));
-    if waiting.is_some_and(|waiting| waiting < NOTABLE) {
+    let waits = waiting.map_or(full, |waiting| waiting >= least);
+    let nearly = busy >= CONFINED * cpus;
+    if !(nearly && waits) || !mostly_others(server, others) || run.held_back().is_some() {
         return None;
     }
     let waits = waiting.map_or_else(String::new, |waiting| {

@@ -5,7 +5,7 @@ use pgassay_model::observed::plans::Plan;
 use super::conditions::conjuncts;
 use super::hits::{Hit, Part, joined, with_plans};
 use super::plans::stable;
-use super::{Detector, run, tenths};
+use super::{Detector, logging, run, tenths};
 use crate::bottlenecks::evidence::Evidence;
 use crate::bottlenecks::finding::{Confidence, Observation, StepKind};
 use crate::profile::Work;
@@ -148,6 +148,8 @@ fn functions(evidence: &Evidence) -> Option<Observation> {
             _ => Work::Procedural,
         };
         let inside = evidence.profile.and_then(|p| p.within(within));
+        // The log's part of it is gone with the log.
+        let inside = inside.map(|share| (share - logging::within_functions(evidence)).max(0.0));
         let part = inside.map_or(Part::of_all(1.0), |share| {
             Part::of_samples(statement, share)
         });

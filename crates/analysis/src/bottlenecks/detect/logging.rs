@@ -3,6 +3,7 @@
 use super::{Detector, run, shown};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity};
+use crate::profile::Summary;
 
 pub(super) const DETECTORS: &[Detector] = &[run("statement-logging", written)];
 
@@ -41,6 +42,11 @@ const WRITES: &[(&str, &[&str], &str)] = &[
         "SET auto_explain.log_min_duration = '250ms'",
     ),
     (
+        "auto_explain.log_analyze",
+        &["on"],
+        "SET auto_explain.log_analyze = off",
+    ),
+    (
         "log_min_messages",
         &["debug", "debug2", "debug3", "debug4", "debug5"],
         "RESET log_min_messages",
@@ -58,7 +64,9 @@ const WRITES: &[(&str, &[&str], &str)] = &[
 fn set<'a>(run: &RunEvidence<'a>) -> Vec<(&'static str, &'a str, &'static str)> {
     let rows = WRITES.iter().filter_map(|(name, values, instead)| {
         let value = run.setting(name)?;
-        values.contains(&value).then_some((*name, value, *instead))
+        // Without a message it instruments nothing.
+        let counts = *name != "auto_explain.log_analyze" || explains(run);
+        (counts && values.contains(&value)).then_some((*name, value, *instead))
     });
     rows.collect()
 }
@@ -104,28 +112,75 @@ pub(super) fn with_settings(run: &RunEvidence, seen: Observation) -> Observation
 /// What makes texts of trees of statements and plans: beside one another, not within.
 const PRINTS: &[&str] = &["format_node_dump", "outNode", "pretty_format_node_dump"];
 
+/// What auto_explain has the server do beside sending the message: to print a plan, and to count rows and time in each of
+/// its nodes.
+const EXPLAINS: &[&str] = &[
+    "ExplainPrintPlan",
+    "ExplainPrintTriggers",
+    "ExplainPrintJITSummary",
+    "ExplainQueryText",
+    "ExplainQueryParameters",
+    "InstrStartNode",
+    "InstrStopNode",
+];
+
+/// Whether auto_explain logs what runs.
+fn explains(run: &RunEvidence) -> bool {
+    run.setting("auto_explain.log_min_duration")
+        .is_some_and(|least| least != "-1")
+}
+
 /// The share of the CPU samples that goes to writing trees of statements and plans as text, where settings ask for it.
 pub(super) fn trees(evidence: &Evidence) -> f64 {
-    let asked = evidence.run.is_some_and(|run| {
-        let names = [
-            "debug_print_parse",
-            "debug_print_plan",
-            "debug_print_rewritten",
-        ];
-        names.iter().any(|name| run.setting(name) == Some("on"))
-    });
-    let Some(profile) = evidence.profile.filter(|_| asked) else {
+    let (Some(run), Some(profile)) = (evidence.run, evidence.profile) else {
         return 0.0;
     };
-    let shares = PRINTS.iter().filter_map(|name| profile.function(name));
-    shares.map(|f| f.total_share).sum()
+    let of = |names: &[&str]| -> f64 {
+        let shares = names.iter().filter_map(|name| profile.function(name));
+        shares.map(|f| f.total_share).sum()
+    };
+    let prints = [
+        "debug_print_parse",
+        "debug_print_plan",
+        "debug_print_rewritten",
+    ];
+    let printed = match prints.iter().any(|name| run.setting(name) == Some("on")) {
+        true => of(PRINTS),
+        false => 0.0,
+    };
+    let explained = match explains(&run) {
+        true => of(EXPLAINS),
+        false => 0.0,
+    };
+    printed + explained
+}
+
+/// The share of the CPU samples in sending messages, with what they call.
+pub(super) fn sent(profile: &Summary) -> f64 {
+    ["EmitErrorReport", "errfinish"]
+        .iter()
+        .filter_map(|name| profile.function(name))
+        .map(|f| f.total_share)
+        .fold(0.0, f64::max)
+}
+
+/// The share of the CPU samples that is no function's own doing, but that of auto_explain, which looks at the statements within
+/// functions, too.
+pub(super) fn within_functions(evidence: &Evidence) -> f64 {
+    let nested = evidence.run.is_some_and(|run| {
+        explains(&run) && run.setting("auto_explain.log_nested_statements") == Some("on")
+    });
+    match evidence.profile {
+        Some(profile) if nested => sent(profile) + trees(evidence),
+        _ => 0.0,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::tests::made::{found_with_settings, one};
+    use super::super::tests::made::{found_in_samples, found_with_settings, one};
     use crate::bottlenecks::Finding;
     use crate::observed::counters::ServerCounters;
 
@@ -184,5 +239,38 @@ mod tests {
                 "{bytes:?}"
             );
         }
+    }
+
+    /// The function whose statements auto_explain timed and logged was told to be rewritten.
+    #[test]
+    fn what_auto_explain_does_is_the_logs_and_no_functions() {
+        const LISTING: &str = "20.00% postgres [.] EmitErrorReport\n25.00% postgres [.] ExplainPrintPlan\n\
+                               10.00% postgres [.] InstrStopNode\n10.00% postgres [.] ExecScan\n";
+        const ON: &[(&str, &str, &str)] = &[
+            ("auto_explain.log_min_duration", "0", "configuration file"),
+            ("auto_explain.log_analyze", "on", "configuration file"),
+        ];
+        const OFF: &[(&str, &str, &str)] = &[
+            ("auto_explain.log_min_duration", "-1", "configuration file"),
+            ("auto_explain.log_analyze", "on", "configuration file"),
+        ];
+        let on = found_in_samples(LISTING, ON);
+        let logging = one(&on, "statement-logging");
+        assert!(logging.saw.contains("55.0 %"), "{}", logging.saw);
+        let steps: Vec<&str> = logging.remedy.iter().map(|s| s.text.as_str()).collect();
+        let steps = steps.join(" ");
+        assert!(
+            steps.contains("log_min_duration = '250ms'") && steps.contains("log_analyze = off"),
+            "{steps}"
+        );
+        let off = found_in_samples(LISTING, OFF);
+        let logging = one(&off, "statement-logging");
+        assert!(logging.saw.contains("20.0 %"), "{}", logging.saw);
+        assert!(
+            logging
+                .remedy
+                .iter()
+                .all(|s| !s.text.contains("log_analyze"))
+        );
     }
 }

@@ -87,6 +87,22 @@ fn of_each(run: &RunEvidence, table: &Grown) -> f64 {
     done.map_or(died.min(1.0), |done| died / done.max(1.0))
 }
 
+/// Transactions that something which was there before keeps the rows of, below which it may have begun a moment ago.
+const KEPT: f64 = 100.0;
+
+/// Whether most of a table's dead rows are older than its last vacuum, as fast as rows die now. (Its counters may be told late:
+/// a session's come after the vacuum that it sends.)
+fn died_before(run: &RunEvidence, table: &Grown) -> bool {
+    let counters = run.observed.and_then(|observed| observed.counters.as_ref());
+    let seconds = counters.map(|c| c.seconds).filter(|s| *s > 0.0);
+    let died = table.by("n_tup_upd") + table.by("n_tup_del");
+    let since = seconds
+        .zip(table.stands("since_vacuum"))
+        .map(|(seconds, vacuum)| died / seconds * vacuum);
+    let dead = table.stands("n_dead_tup").unwrap_or(0.0);
+    since.is_some_and(|since| since <= MOSTLY * dead)
+}
+
 /// What keeps a table's dead rows from being removed: as many of them as died in the transactions since, or those
 /// that a vacuum left while it was there.
 fn holder<'a>(run: &RunEvidence<'a>, table: &Grown) -> Option<&'a HoldsHorizon> {
@@ -106,7 +122,11 @@ fn holder<'a>(run: &RunEvidence<'a>, table: &Grown) -> Option<&'a HoldsHorizon> 
             Some(seconds) => seconds >= vacuum,
             None => held.from_before && held.transactions >= 1.0,
         });
-        !held.catalogs_only && (old || orphaned || under_it)
+        // A slot that nobody reads holds all that died since it was left, however few transactions these were.
+        let left_behind =
+            held.kind == "replication slot" && held.state == "inactive" && held.from_before;
+        let kept = held.from_before && held.transactions >= KEPT && died_before(run, table);
+        !held.catalogs_only && (old || orphaned || under_it || left_behind || kept)
     })
 }
 
@@ -121,8 +141,9 @@ fn behind(evidence: &Evidence) -> Option<Observation> {
     if let Some(seen) = without(seen.clone(), worst, &parameters) {
         return Some(seen);
     }
+    let seen = seen.sql(format!("VACUUM (ANALYZE, VERBOSE) {};", worst.name));
     Some(
-        seen.sql(format!("VACUUM (ANALYZE, VERBOSE) {};", worst.name))
+        with_rewrite(seen, worst)
             .advice(
                 "see that autovacuum comes often enough: ALTER TABLE … SET (autovacuum_vacuum_scale_factor = \
                  0, autovacuum_vacuum_threshold = 1000)",
@@ -132,6 +153,22 @@ fn behind(evidence: &Evidence) -> Option<Observation> {
                  pgassay check --explain horizon-held",
             ),
     )
+}
+
+/// With the rewriting of a table that is read whole: a vacuum frees the room of its dead rows and keeps the pages.
+fn with_rewrite(seen: Observation, table: &Grown) -> Observation {
+    let stands = |figure: &str| table.stands(figure).unwrap_or(0.0);
+    let whole = table.by("seq_tup_read") >= MOSTLY * table.rows_read();
+    let empty = stands("n_dead_tup") >= stands("n_live_tup") && stands("relpages") >= FEW_PAGES;
+    if !(whole && empty) {
+        return seen;
+    }
+    seen.sql(format!(
+        "VACUUM (FULL, ANALYZE) {};   -- once, in the place of VACUUM: that keeps the {:.0} pages, which are read whole; it \
+         locks the table until it is rewritten, which pg_repack does beside its readers and writers",
+        table.name,
+        stands("relpages")
+    ))
 }
 
 /// Storage parameters of a table that keep vacuum from its work, with their values.
@@ -174,6 +211,7 @@ fn without(seen: Observation, worst: &Grown, parameters: &[(&str, &str)]) -> Opt
         .leading(format!("{table} has {name} = {value}: {why}."))
         .sql(format!("ALTER TABLE {table} RESET ({});", all.join(", ")))
         .sql(format!("VACUUM ({options}) {table};"));
+    let seen = with_rewrite(seen, worst);
     Some(match cleanup {
         true => seen.advice("REINDEX INDEX CONCURRENTLY where an index stays large; vacuum_index_cleanup is for one emergency, not for good"),
         false => seen,
@@ -204,7 +242,7 @@ fn held(evidence: &Evidence) -> Option<Observation> {
     if let Some(vacuum) = left_by_vacuum(worst) {
         seen = seen.seen(format!("the last VACUUM, {vacuum:.0} s ago, left them"));
     }
-    if !held.statement.is_empty() {
+    if held.kind == "session" && !held.statement.is_empty() {
         let last = match held.state.as_str() {
             "active" => "it executes",
             _ => "its last statement",
@@ -426,9 +464,13 @@ fn dead_rows_met<'a>(evidence: &Evidence<'a>) -> Option<(Observation, &'a Grown)
         table.stands("n_dead_tup").unwrap_or(0.0),
         table.stands("n_live_tup").unwrap_or(0.0),
     );
+    // Statistics of a table that was filled a moment ago may know of none.
+    let beside = match live >= worst.rows {
+        true => format!("stand beside {live:.0} live ones"),
+        false => "are in the way".to_owned(),
+    };
     let saw = format!(
-        "Scans of {} look at {:.0} blocks for each {:.1} rows that they find: {dead:.0} dead rows \
-         stand beside {live:.0} live ones.",
+        "Scans of {} look at {:.0} blocks for each {:.1} rows that they find: {dead:.0} dead rows {beside}.",
         table.name, worst.a_scan, worst.rows
     );
     Some((worst.seen(&run, saw), table))

@@ -235,7 +235,16 @@ fn unpruned(evidence: &Evidence) -> Option<Observation> {
             ),
             confidence: Confidence::Medium,
             evidence: vec![format!("{parent} is partitioned by {key}")],
-            steps: vec![(StepKind::Advice, step)],
+            steps: vec![
+                (StepKind::Advice, step),
+                (
+                    StepKind::Advice,
+                    format!(
+                        "where the statement cannot know it: fewer partitions ({visited} are planned, locked and looked into each time), larger ones of a \
+                         coarser range of {key}, or partitions by the column that it asks for"
+                    ),
+                ),
+            ],
         })
     });
     joined(&run, hits)

@@ -128,6 +128,10 @@ fn cpu_quota(evidence: &Evidence) -> Option<Observation> {
         _ => return None,
     };
     let seen = Observation::measured(Basis::MachineTime, gain, saw).all_seen(of_server);
+    let seen = match run.budget() {
+        Some(budget) => seen.covers(budget.share(budget.ready)),
+        None => seen,
+    };
     Some(match used_up {
         Some(quota) => seen.seen(format!(
             "server and client together kept {used:.2} CPUs busy of a quota of {quota:.2}"

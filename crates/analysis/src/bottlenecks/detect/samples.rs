@@ -1,6 +1,6 @@
 //! CPU samples: which functions and locks the server's time goes to.
 
-use super::logging::{trees, with_settings};
+use super::logging::{sent, trees, with_settings};
 use super::{Detector, samples, tenths, waits};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Confidence, Observation, Severity};
@@ -520,11 +520,7 @@ fn software_crc(evidence: &Evidence) -> Option<Observation> {
 
 fn statement_logging(evidence: &Evidence) -> Option<Observation> {
     let profile = evidence.profile?;
-    let sent = ["EmitErrorReport", "errfinish"]
-        .iter()
-        .filter_map(|name| profile.function(name))
-        .map(|f| f.total_share)
-        .fold(0.0, f64::max);
+    let sent = sent(profile);
     let trees = trees(evidence);
     let share = (sent + trees).min(1.0);
     profile.shows(share, NOTABLE).then(|| {
@@ -541,7 +537,7 @@ fn statement_logging(evidence: &Evidence) -> Option<Observation> {
             }))
             .all_seen((trees > 0.0).then(|| {
                 format!(
-                    "{} in making texts of parse trees and plans for it",
+                    "{} in making texts of parse trees and plans for it, or in counting what each node does",
                     tenths(trees)
                 )
             }));

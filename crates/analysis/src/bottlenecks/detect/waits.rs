@@ -295,7 +295,13 @@ fn sent_vacuum(run: &RunEvidence) -> bool {
 /// Commits that wait until a standby has replayed them: what holds the replay up stands on the standby.
 fn until_replayed(run: &RunEvidence, seen: Observation) -> Observation {
     if run.setting("synchronous_commit") != Some("remote_apply") {
-        return seen;
+        return seen
+            .sql("SELECT application_name, sync_state, write_lag, flush_lag, replay_lag FROM pg_stat_replication;   -- write_lag is the way there and back, what flush_lag has beyond it the standby's disk")
+            .advice(
+                "wait for a standby that is near: another name in synchronous_standby_names, or ANY 1 (near, far), of which the faster one counts; one that is far away, or for disasters only, \
+                 left out of it, so that it follows asynchronously",
+            )
+            .advice("synchronous_commit = local in transactions that may be lost with this server");
     }
     let page = crate::bottlenecks::find("synchronous-standbys").map(|entry| entry.remedy);
     let seen = seen

@@ -46,8 +46,9 @@ pub(super) fn same_rows(evidence: &Evidence) -> Option<Observation> {
         seen,
         &queue,
         of_row,
-        "send the statements of the transaction together, or in a function: the row is held for each round trip between its \
-         change and the commit",
+        "take what the application does between its statements (calls of other services, files, computations) out of the transaction: before \
+         BEGIN, or after COMMIT; and send the statements of the transaction together, or in a function: the row is held from its change to the \
+         commit, with each round trip in between",
     );
     let observed = run
         .observed
@@ -121,8 +122,8 @@ pub(super) fn same_rows(evidence: &Evidence) -> Option<Observation> {
         None => seen,
     };
     Some(seen.advice(
-        "spread the change over several rows and add them up when reading, or let one session apply queued \
-         changes; change the row last in the transaction",
+        "change the row last in the transaction, right before COMMIT; a sum may be spread over several rows and added up when \
+         reading, and one session may apply queued changes",
     ))
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::super::tests::made::{found_with, found_with_settings, one};
 use super::*;
 use crate::bottlenecks::Finding;
+use crate::observed::counters::ServerCounters;
 use crate::observed::statements::StatementAnalysis;
 
 fn grown(name: &str, of: Option<&str>, counters: &[(&str, f64)], dead: f64) -> Grown {
@@ -125,9 +126,11 @@ fn a_table_whose_pages_are_empty_is_rewritten_and_not_vacuumed() {
         assert!(swollen.gain_expected.unwrap() > 0.8 * swollen.gain_at_most.unwrap());
         assert!(findings.iter().all(|f| f.id != "autovacuum-behind"));
     }
-    // Pages that vacuum has not left clean may hold dead rows.
+    // Pages that vacuum has not left clean may hold dead rows; whoever reads them whole still has to when these are gone.
     let dirty = read_whole(9000.0, 100.0, 499_800.0);
-    one(&dirty, "autovacuum-behind");
+    let steps = &one(&dirty, "autovacuum-behind").remedy;
+    assert!(steps[0].text.starts_with("VACUUM (ANALYZE"), "{steps:#?}");
+    assert!(steps[1].text.starts_with("VACUUM (FULL"), "{steps:#?}");
     // Rows that fill their pages, or hardly any page.
     for sound in [
         read_whole(4.0, 4.0, 0.0),
@@ -263,6 +266,27 @@ fn dead_rows_that_something_old_holds_are_its_and_no_vacuums() {
     );
     let findings = found(1_390_000.0, 0.0, vec![prepared(0.1)]);
     one(&findings, "autovacuum-behind");
+    // So does a slot that nobody reads any more, and one that is read moves on.
+    let slot = |state: &str, from_before: bool| HoldsHorizon {
+        kind: "replication slot".into(),
+        name: "standby_old".into(),
+        seconds: None,
+        state: state.into(),
+        from_before,
+        ..session(5.0, false)
+    };
+    let findings = found(1_390_000.0, 0.0, vec![slot("inactive", true)]);
+    let steps = &one(&findings, "horizon-held").remedy;
+    assert!(
+        steps[0]
+            .text
+            .contains("pg_drop_replication_slot('standby_old')"),
+        "{steps:#?}"
+    );
+    for other in [slot("active", true), slot("inactive", false)] {
+        let findings = found(1_390_000.0, 0.0, vec![other]);
+        one(&findings, "autovacuum-behind");
+    }
     // One that has just begun, and one that keeps rows of the catalogues alone, hold nothing of these.
     for other in [session(3.0, false), session(9000.0, true)] {
         let findings = found(1_390_000.0, 0.0, vec![other]);
@@ -275,6 +299,7 @@ fn dead_rows_that_something_old_holds_are_its_and_no_vacuums() {
 fn vacuumed(
     vacuum: f64,
     analyze: f64,
+    changed: f64,
     horizon: Vec<HoldsHorizon>,
     deferred: &'static str,
 ) -> Vec<Finding> {
@@ -293,7 +318,7 @@ fn vacuumed(
         ("relpages", 434.0),
         ("reltuples", 200.0),
         ("relallvisible", 0.0),
-        ("n_mod_since_analyze", 0.0),
+        ("n_mod_since_analyze", changed),
         ("since_vacuum", vacuum),
         ("since_analyze", analyze),
     ] {
@@ -311,6 +336,10 @@ fn vacuumed(
                 ..StatementTime::default()
             }],
             ..StatementAnalysis::default()
+        });
+        observed.counters = Some(ServerCounters {
+            seconds: 4.0,
+            ..ServerCounters::default()
         });
         observed.growth = Some(GrowthRecord {
             tables: vec![table],
@@ -332,7 +361,7 @@ fn standby(from_before: bool) -> Vec<HoldsHorizon> {
 
 #[test]
 fn a_standby_whose_snapshot_outlived_a_vacuum_holds_what_that_left() {
-    let findings = vacuumed(30.0, 29.9, standby(true), "0");
+    let findings = vacuumed(30.0, 29.9, 0.0, standby(true), "0");
     let held = one(&findings, "horizon-held");
     assert!(
         held.saw.contains("The standby walreceiver") && held.saw.contains("one transaction"),
@@ -347,17 +376,36 @@ fn a_standby_whose_snapshot_outlived_a_vacuum_holds_what_that_left() {
     assert!(findings.iter().all(|f| f.id != "autovacuum-behind"));
     // One that moves on, and rows that no vacuum has met yet.
     for other in [
-        vacuumed(30.0, 29.9, standby(false), "0"),
-        vacuumed(9000.0, 29.9, standby(true), "0"),
+        vacuumed(30.0, 29.9, 0.0, standby(false), "0"),
+        vacuumed(9000.0, 29.9, 0.0, standby(true), "0"),
     ] {
         one(&other, "autovacuum-behind");
         assert!(other.iter().all(|f| f.id != "horizon-held"));
     }
 }
 
+/// A session that deleted rows and sent the vacuum told of the deletions last.
+#[test]
+fn rows_that_hardly_die_now_died_before_the_last_vacuum() {
+    let standby = |transactions: f64, from_before: bool| {
+        let mut standby = standby(from_before);
+        standby[0].transactions = transactions;
+        standby
+    };
+    let findings = vacuumed(9.0, 8.9, 240_000.0, standby(465.0, true), "0");
+    one(&findings, "horizon-held");
+    assert!(findings.iter().all(|f| f.id != "autovacuum-behind"));
+    for other in [standby(12.0, true), standby(465.0, false)] {
+        one(
+            &vacuumed(9.0, 8.9, 240_000.0, other, "0"),
+            "autovacuum-behind",
+        );
+    }
+}
+
 #[test]
 fn dead_rows_that_a_setting_keeps_are_no_vacuums() {
-    let findings = vacuumed(30.0, 29.9, standby(true), "1000000");
+    let findings = vacuumed(30.0, 29.9, 0.0, standby(true), "1000000");
     let held = one(&findings, "horizon-held");
     assert!(
         held.saw.contains("vacuum_defer_cleanup_age"),
@@ -373,8 +421,8 @@ fn dead_rows_that_a_setting_keeps_are_no_vacuums() {
     assert!(findings.iter().all(|f| f.id != "autovacuum-behind"));
     // Nothing says that they died lately.
     one(
-        &vacuumed(9000.0, 29.9, vec![], "1000000"),
+        &vacuumed(9000.0, 29.9, 0.0, vec![], "1000000"),
         "autovacuum-behind",
     );
-    one(&vacuumed(30.0, 29.9, vec![], "0"), "autovacuum-behind");
+    one(&vacuumed(30.0, 29.9, 0.0, vec![], "0"), "autovacuum-behind");
 }
