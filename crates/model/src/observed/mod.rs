@@ -7,6 +7,7 @@
 pub mod blockers;
 pub mod declared;
 pub mod growth;
+mod nodes;
 pub mod plans;
 pub mod stacks;
 pub mod statements;

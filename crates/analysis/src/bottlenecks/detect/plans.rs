@@ -242,9 +242,10 @@ pub(super) fn counted(
     let counted = counters.and_then(|counters| counters.rows);
     counted.or_else(|| {
         // Each worker gives a part of the rows.
-        let loops = parent
-            .filter(|above| gathers(above))
-            .map_or(1.0, |_| node.work.map_or(1.0, |work| work.loops));
+        let loops = match plan.root.shares_out(node) {
+            true => node.work.map_or(1.0, |work| work.loops),
+            false => 1.0,
+        };
         let executed = plan.executed.as_ref()?;
         node.actual_rows
             .filter(|_| executed.ms > 0.0)
