@@ -69,17 +69,24 @@ impl Node {
 
     /// Whether it puts the rows of a subplan into a hash table once.
     pub fn hashes(&self, child: &Node) -> bool {
+        let mut conditions = self.conditions.values();
+        conditions.any(|text| self.calls(text, child, "hashed "))
+    }
+
+    /// Whether a condition of its own names a subplan of its own, by a name with this before it. Where literals were taken
+    /// away the number is gone with them, and only a single subplan is sure to be meant.
+    pub fn calls(&self, condition: &str, child: &Node, before: &str) -> bool {
         let Some(name) = &child.subplan else {
             return false;
         };
-        let hashed = format!("hashed {name}");
-        let of_it = |text: &String| {
-            text.match_indices(&hashed).any(|(at, _)| {
-                let behind = text[at + hashed.len()..].chars().next();
-                !behind.is_some_and(|c| c.is_ascii_digit())
-            })
-        };
-        self.conditions.values().any(of_it)
+        let called = format!("{before}{name}");
+        let by_number = condition.match_indices(&called).any(|(at, _)| {
+            let behind = condition[at + called.len()..].chars().next();
+            !behind.is_some_and(|c| c.is_ascii_digit())
+        });
+        let mut others = self.nodes.iter().filter(|n| n.subplan.is_some());
+        let only = others.next().is_some() && others.next().is_none();
+        by_number || only && condition.contains(&format!("{before}SubPlan $"))
     }
 
     /// Of an outer join the side that stays, and the one that it may fill with NULLs.
@@ -151,6 +158,12 @@ mod tests {
         assert_eq!(times("(NOT (hashed SubPlan 1))"), Some(1.0));
         assert_eq!(times("(NOT (hashed SubPlan 12))"), Some(500.0));
         assert_eq!(times("(NOT (SubPlan 1))"), Some(500.0));
+        // Its number was taken for a literal.
+        assert_eq!(times("(NOT (hashed SubPlan $1))"), Some(1.0));
+        assert_eq!(times("(NOT (SubPlan $2))"), Some(500.0));
+        let mut two = hashing("((hashed SubPlan $1) OR (SubPlan $2))");
+        two.nodes.push(two.nodes[0].clone());
+        assert!(!two.hashes(&two.nodes[0]));
     }
 
     #[test]

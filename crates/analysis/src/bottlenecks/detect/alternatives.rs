@@ -83,7 +83,12 @@ fn hit<'s>(
     let Alternative { setting, value, .. } = other;
     let (gone, instead) = differences(&plan.root, &other.root);
     let mut seen = Vec::new();
-    if !gone.is_empty() && !instead.is_empty() {
+    let listed = hashed_list(&other.root).filter(|_| hashed_list(&plan.root).is_none());
+    if let Some(list) = &listed {
+        seen.push(format!(
+            "{list} is hashed then, once; now it is gone through for each row"
+        ));
+    } else if !gone.is_empty() && !instead.is_empty() {
         seen.push(format!(
             "in the place of {}: {}",
             gone.join(", "),
@@ -99,9 +104,8 @@ fn hit<'s>(
             .as_ref()
             .and_then(|c| c.temp_blocks)
             .is_some_and(|blocks| blocks >= 16.0);
-        let hashes = !hashes(&plan.root) && self::hashes(&other.root);
         // A sort is taken to be dear where it would go to a file, and nobody saw one.
-        confidence = match (spills, hashes) {
+        confidence = match (spills, listed.is_some()) {
             (true, _) => Confidence::High,
             (false, true) => Confidence::Medium,
             _ => Confidence::Low,
@@ -221,11 +225,15 @@ fn timed<'s>(
     })
 }
 
-/// Whether a plan hashes a subplan.
-fn hashes(root: &Node) -> bool {
+/// The list that a plan hashes, of a subplan, in words.
+fn hashed_list(root: &Node) -> Option<String> {
     let all = root.all().into_iter();
-    all.filter_map(|(parent, node)| Some((parent?, node)))
-        .any(|(parent, node)| parent.hashes(node))
+    let (_, list) = all
+        .filter_map(|(parent, node)| Some((parent?, node)))
+        .find(|(parent, node)| parent.hashes(node))?;
+    let table = list.all().into_iter().find_map(|(_, n)| n.relation.clone());
+    let of = table.map_or_else(String::new, |table| format!(" of {table}"));
+    Some(format!("the list of {:.0} rows{of}", list.rows))
 }
 
 /// Nodes that are named on either side.
@@ -461,5 +469,37 @@ mod tests {
         };
         let found = found(sorted(9000.0), MEMORY, "64MB", false, sorted(3000.0));
         assert_eq!(one(&found, "plan-by-memory").severity, Severity::Low);
+    }
+
+    /// A side effect was named in its place: another scan of the table whose rows are looked for in the list.
+    #[test]
+    fn a_list_that_is_hashed_with_more_memory_is_said_to_be() {
+        let of = |scan: &str, condition: &str, cost: f64| {
+            let list = Node {
+                relationship: Some("SubPlan".into()),
+                subplan: Some("SubPlan 1".into()),
+                rows: 100_000.0,
+                ..node("Seq Scan", "public.b", 1443.0, vec![])
+            };
+            Node {
+                conditions: [("Filter".to_owned(), condition.to_owned())].into(),
+                ..node(scan, "public.a", cost, vec![list])
+            }
+        };
+        let gone_through = of("Index Scan", "(NOT (SubPlan $1))", 9000.0);
+        let hashed = of("Bitmap Heap Scan", "(NOT (hashed SubPlan $1))", 900.0);
+        let found = found(gone_through, MEMORY, "16MB", false, hashed);
+        let finding = one(&found, "plan-by-memory");
+        let said = finding.evidence.iter();
+        let said: Vec<&String> = said
+            .filter(|e| e.contains("hashed") || e.contains("in the place"))
+            .collect();
+        assert_eq!(
+            said,
+            [
+                "the list of 100000 rows of public.b is hashed then, once; now it is gone through for each row"
+            ]
+        );
+        assert_eq!(finding.confidence, Confidence::Medium);
     }
 }

@@ -287,6 +287,23 @@ const FEW_DRIVING: f64 = 1000.0;
 /// A row that an anti-join finds by an index costs about so much, in the planner's units.
 const BY_INDEX_COST: f64 = 8.0;
 
+/// Whether a statement asks for what is not in a list that it selects.
+fn excludes(text: &str) -> bool {
+    let words: Vec<String> = text
+        .split_whitespace()
+        .map(str::to_ascii_uppercase)
+        .collect();
+    let text = words.join(" ").replace("( ", "(");
+    [
+        "NOT IN (SELECT",
+        "NOT IN(SELECT",
+        "<> ALL (SELECT",
+        "<> ALL(SELECT",
+    ]
+    .iter()
+    .any(|sign| text.contains(sign))
+}
+
 /// A subplan that is executed for each row.
 fn subplan(at: &At) -> Option<Shown> {
     let node = at.node;
@@ -313,11 +330,14 @@ fn subplan(at: &At) -> Option<Shown> {
     let facts = at.facts(scan)?;
     let (rows, pages) = (facts.rows?, facts.pages?);
     let times = at.plan.root.times(node)?;
-    let name = node.subplan.as_deref().unwrap_or("SubPlan");
-    let condition = parent.conditions.values().find(|text| text.contains(name));
+    let mut conditions = parent.conditions.values();
+    let condition = conditions.find(|text| parent.calls(text, node, ""));
     // A list that does not depend on the row: x NOT IN (SELECT …). Each row goes through half of it.
     if !correlated {
-        let negated = condition.is_some_and(|text| text.contains("NOT "));
+        let negated = match condition {
+            Some(text) => text.contains("NOT ") || text.contains("ALL ("),
+            None => excludes(&at.statement.text),
+        };
         let listed = node.kind == "Materialize"
             || condition.is_some_and(|text| text.contains("ANY (") || text.contains("ALL ("));
         if !listed || node.rows < FEW_DRIVING {
@@ -325,15 +345,22 @@ fn subplan(at: &At) -> Option<Shown> {
         }
         let driving = (times / 0.5).max(1.0);
         let instead = (driving * BY_INDEX_COST).min(pages + 0.03 * rows);
-        let step = match negated {
+        let mut steps = vec![advice(match negated {
             true => format!(
                 "NOT EXISTS (SELECT FROM {table} x WHERE x.… = …) in the place of NOT IN (SELECT …): it becomes an anti-join, which an \
                  index on the compared column serves"
             ),
             false => format!(
-                "EXISTS (SELECT FROM {table} x WHERE x.… = …), or a join, in the place of the list that is gone through"
+                "EXISTS (SELECT FROM {table} x WHERE x.… = …) in the place of IN (SELECT …), or a join: either goes by a hash table or an \
+                 index, and not through the list"
             ),
-        };
+        })];
+        if negated {
+            steps.push(advice(
+                "the two differ where a NULL is: with one in its list NOT IN lets no row through, and a row whose own column is NULL passes \
+                 NOT EXISTS; say IS NOT NULL where that is not meant",
+            ));
+        }
         // What the parent costs beyond its own input is the list's.
         return Some(Shown {
             cost: at.cost(parent),
@@ -350,7 +377,7 @@ fn subplan(at: &At) -> Option<Shown> {
                     "the subquery"
                 }
             ),
-            steps: vec![advice(step)],
+            steps,
             seen: condition
                 .map(|text| format!("condition: {text}"))
                 .into_iter()

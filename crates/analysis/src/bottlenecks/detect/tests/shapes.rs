@@ -249,8 +249,21 @@ fn a_list_that_is_gone_through_for_each_row_is_no_hashed_one() {
         "{finding:#?}"
     );
     assert_eq!(finding.confidence, Confidence::High);
+    assert!(finding.remedy[1].text.contains("NULL"), "{finding:#?}");
     let newer = listed("Filter: (NOT (ANY (r.k = (SubPlan 1).col1)))");
     assert!(has(&newer, "subplan-per-row"));
+    // The number in its name is taken away with the literals: the result was turned round.
+    let first = |condition: &str| {
+        let seen = listed(condition);
+        one(&seen, "subplan-per-row").remedy[0].text.clone()
+    };
+    assert!(first("Filter: (NOT (SubPlan $1))").starts_with("NOT EXISTS"));
+    assert!(first("Filter: (ALL (r.k <> (SubPlan $1).col1))").starts_with("NOT EXISTS"));
+    assert!(first("Filter: ((SubPlan $1))").starts_with("EXISTS"));
+    assert!(!has(
+        &listed("Filter: (NOT (hashed SubPlan $1))"),
+        "subplan-per-row"
+    ));
     assert!(!has(
         &listed("Filter: (NOT (hashed SubPlan 1))"),
         "subplan-per-row"
