@@ -4,7 +4,7 @@
 use pgassay_model::observed::plans::{Node, Plan};
 use pgassay_text::quote::quote_ident;
 
-use super::conditions::index_named;
+use super::conditions::{index_named, words};
 use super::hits::{Hit, Part, joined, with_plans};
 use super::targets::{columns, conditions, larger, of_all, small};
 use super::{Detector, counts, run};
@@ -66,6 +66,38 @@ fn furthest(plan: &Plan) -> Option<(&Node, f64)> {
     furthest.map(|(node, came, _)| (node, came))
 }
 
+/// Whether the plan would be the same with the rows that came: a scan that has no other way, below nothing that goes by their
+/// number.
+fn decides_nothing(plan: &Plan, node: &Node, came: f64) -> bool {
+    let mut above = counts::path(&plan.root, node).unwrap_or_default();
+    above.pop();
+    let hands_on = |above: &Node| {
+        let sums = above.kind == "Aggregate" && above.group_key.is_empty();
+        let gathers = matches!(above.kind.as_str(), "Gather" | "Gather Merge" | "Result");
+        let reads = above.relationship.as_deref().is_none_or(|of| of == "Outer");
+        (sums || gathers || above.kind == "ModifyTable") && reads
+    };
+    let reads = node.relationship.as_deref().is_none_or(|of| of == "Outer");
+    if !reads || !above.into_iter().all(hands_on) {
+        return false;
+    }
+    let Some(facts) = node.relation.as_ref().and_then(|t| plan.relations.get(t)) else {
+        return false;
+    };
+    match node.kind.as_str() {
+        // Fewer rows might have gone by an index.
+        "Seq Scan" => {
+            let compared = conditions(node);
+            let mut indexes = facts.indexes.iter().filter(|index| index.valid);
+            let serves = |name: &String| compared.iter().any(|c| words(c).any(|w| w == name));
+            came > node.rows || !indexes.any(|i| i.first.as_ref().is_none_or(serves))
+        }
+        // Who goes by an index for many does so for few.
+        "Index Scan" | "Index Only Scan" => came < node.rows,
+        _ => false,
+    }
+}
+
 /// Of a round of a recursion the planner has no statistics, and expects ten times the rows of its first part.
 fn of_recursion(node: &Node) -> bool {
     node.all().iter().any(|(_, n)| n.kind == "WorkTable Scan")
@@ -119,6 +151,9 @@ fn misestimated(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let hits: Vec<Hit> = with_plans(&run, |statement, plan| {
         if let Some((node, came)) = furthest(plan) {
+            if decides_nothing(plan, node, came) {
+                return None;
+            }
             let saw = format!(
                 "The planner expected {:.0} rows where {came:.0} came ({}, as it ran).",
                 node.rows,
@@ -237,10 +272,21 @@ fn remedies(of_all: Option<u32>, plan: &Plan, node: &Node) -> Vec<(StepKind, Str
             ),
         )];
     }
-    if below
+    let read: Option<&Node> = below
         .clone()
-        .any(|n| matches!(n.kind.as_str(), "CTE Scan" | "WorkTable Scan"))
-    {
+        .find(|n| matches!(n.kind.as_str(), "CTE Scan" | "WorkTable Scan"));
+    if let Some(read) = read {
+        let all = plan.root.all();
+        let mut computed = all.iter().filter(|(_, n)| n.computes.is_some());
+        let recursive = read.kind == "WorkTable Scan"
+            || computed.any(|(_, n)| n.computes == read.cte && n.kind == "Recursive Union");
+        if recursive {
+            return advice(
+                "the planner takes each round of a recursion for ten times its first part, and no statistics or form of the CTE say \
+                 otherwise: where the rest of the plan goes by it, put the recursion's rows into a temporary table, ANALYZE that, and \
+                 join with it",
+            );
+        }
         return advice(
             "have the condition reach the tables: WITH … AS NOT MATERIALIZED, or the condition within the CTE; nobody keeps \
              statistics of what a CTE gives, and ANALYZE and CREATE STATISTICS do not reach it",
@@ -443,6 +489,11 @@ mod tests {
         );
         let cte = told(&node("CTE Scan", "Filter: (v.a = $1)", vec![]));
         assert!(cte.contains("NOT MATERIALIZED"), "{cte}");
+        let round = told(&node("WorkTable Scan", "", vec![]));
+        assert!(
+            round.contains("temporary table") && !round.contains("MATERIALIZED"),
+            "{round}"
+        );
         let range = node(
             "Index Scan on",
             "Index Cond: ((t.low <= $1) AND (t.high >= $2))",
@@ -464,5 +515,65 @@ mod tests {
             ..node("Aggregate", "", vec![])
         };
         assert!(told(&grouped).contains("ndistinct"));
+    }
+
+    /// Nothing is made otherwise of a CTE that is recursive.
+    #[test]
+    fn the_rows_of_a_recursion_are_told_no_materialization() {
+        let cte = |kind: &str| Node {
+            computes: Some("tree".into()),
+            relationship: Some("InitPlan".into()),
+            ..node(kind, "", vec![])
+        };
+        let told = |kind: &str| {
+            let scan = Node {
+                cte: Some("tree".into()),
+                ..node("CTE Scan", "", vec![])
+            };
+            let plan = Plan {
+                root: node("Hash Join", "", vec![cte(kind), scan]),
+                ..Plan::default()
+            };
+            remedies(None, &plan, &plan.root.nodes[1]).remove(0).1
+        };
+        assert!(!told("Recursive Union").contains("MATERIALIZED"));
+        assert!(told("Aggregate").contains("NOT MATERIALIZED"));
+    }
+
+    #[test]
+    fn an_estimate_that_decides_nothing_is_none_of_weight() {
+        let facts = |first: &str| RelationFacts {
+            columns: vec!["a".into(), "b".into()],
+            indexes: vec![pgassay_model::observed::plans::IndexFacts {
+                name: "public.t_first".into(),
+                first: Some(first.into()),
+                valid: true,
+                ..Default::default()
+            }],
+            ..RelationFacts::default()
+        };
+        let decides = |kind: &str, came: f64, first: &str, above: &str| {
+            let scan = Node {
+                kind: kind.into(),
+                relation: Some("public.t".into()),
+                ..node("", "Filter: (t.a > $1)", vec![])
+            };
+            let plan = Plan {
+                root: node(above, "", vec![scan]),
+                relations: BTreeMap::from([("public.t".to_owned(), facts(first))]),
+                ..Plan::default()
+            };
+            !decides_nothing(&plan, &plan.root.nodes[0], came)
+        };
+        // Nothing else could have read it, whatever comes.
+        assert!(!decides("Seq Scan", 10.0, "b", "Aggregate"));
+        assert!(!decides("Seq Scan", 90_000.0, "a", "Gather"));
+        assert!(!decides("Index Scan", 10.0, "a", "ModifyTable"));
+        // An index might have, or a scan of the whole.
+        assert!(decides("Seq Scan", 10.0, "a", "Aggregate"));
+        assert!(decides("Index Scan", 90_000.0, "a", "Aggregate"));
+        // A join, a sort or a hash goes by the number.
+        assert!(decides("Seq Scan", 10.0, "b", "Hash Join"));
+        assert!(decides("Seq Scan", 10.0, "b", "Sort"));
     }
 }
