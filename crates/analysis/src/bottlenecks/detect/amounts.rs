@@ -5,7 +5,7 @@ use super::conditions::{Compared, compared, conjuncts, disjuncts, index_named, w
 use super::hits::{Hit, Left, Part, joined, with_plans};
 use super::plans::reads_whole;
 use super::{Detector, counts, run, tenths};
-use crate::bottlenecks::evidence::Evidence;
+use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Confidence, Observation, StepKind};
 use crate::observed::statements::StatementTime;
 use crate::profile::Work;
@@ -35,8 +35,16 @@ fn discarded(evidence: &Evidence) -> Option<Observation> {
     let hits = with_plans(&run, |statement, plan| {
         skipped(evidence, statement, plan).or_else(|| filtered(evidence, statement, plan))
     });
-    joined(&run, hits)
+    let passed_over = hits.iter().any(|hit| hit.saw.contains("OFFSET"));
+    joined(&run, hits).map(|seen| match passed_over {
+        true => seen.means(OFFSET),
+        false => seen.means(FILTER),
+    })
 }
+
+/// What happens in either case.
+const OFFSET: &str = "OFFSET reads every row that it passes over.";
+const FILTER: &str = "Rows are found by an index that serves a part of what the statement asks for, or nothing of it, and a filter throws nearly all of them away.";
 
 /// Rows that an OFFSET passes over.
 fn skipped<'a>(evidence: &Evidence, statement: &'a StatementTime, plan: &Plan) -> Option<Hit<'a>> {
@@ -79,7 +87,13 @@ fn filtered<'a>(evidence: &Evidence, statement: &'a StatementTime, plan: &Plan) 
         let name = node.relation.as_deref().filter(|_| by_index)?;
         node.conditions.get("Filter")?;
         if let Some((each, _)) = counts::executed(node) {
-            return Some((each * node.work?.loops, each, name, node));
+            let all = each * node.work?.loops;
+            // Workers share one scan.
+            let each = match is_shared(&plan.root, node) {
+                true => all,
+                false => each,
+            };
+            return Some((all, each, name, node));
         }
         let table = run.table(name)?;
         Some((table.by("idx_tup_fetch"), fetched(table)?, name, node))
@@ -87,7 +101,10 @@ fn filtered<'a>(evidence: &Evidence, statement: &'a StatementTime, plan: &Plan) 
     let (_, each, name, node) = scans.max_by(|a, b| a.0.total_cmp(&b.0))?;
     let filter = node.conditions.get("Filter")?;
     let facts = plan.relations.get(name)?;
-    let (wanted, confidence) = match counts::kept(run, statement, plan, node) {
+    let shared = is_shared(&plan.root, node) && plan.executed.is_some();
+    let of_workers = counts::gave(node).filter(|_| shared);
+    let (wanted, confidence) = match of_workers.or_else(|| counts::kept(run, statement, plan, node))
+    {
         Some(kept) => (kept.max(1.0), Confidence::High),
         // By the statistics of the one column that it compares; of all else the planner guesses.
         None => {
@@ -102,7 +119,22 @@ fn filtered<'a>(evidence: &Evidence, statement: &'a StatementTime, plan: &Plan) 
     if each < FEW_READ || each < TOO_MANY * wanted {
         return None;
     }
-    let (index, step) = better_index(name, node, filter, facts);
+    let index = used(node);
+    let serving = served_by(filter, facts, index);
+    let mut evidence_of = Vec::new();
+    let steps = match serving {
+        Some(serving) => {
+            evidence_of = costs(run);
+            not_taken(name, serving, &evidence_of)
+        }
+        None => vec![better_index(name, index, filter, facts)],
+    };
+    let bounded = node.all().iter().any(|(_, n)| {
+        ["Index Cond", "Recheck Cond"]
+            .iter()
+            .any(|key| n.conditions.contains_key(*key))
+    });
+    let index = index.unwrap_or("An index");
     let part = plan.part(node);
     let matching = match confidence {
         Confidence::High => format!("{wanted:.0} match {filter}, as counted"),
@@ -115,29 +147,122 @@ fn filtered<'a>(evidence: &Evidence, statement: &'a StatementTime, plan: &Plan) 
             wanted / each,
             format!("{each:.0} rows are read for {wanted:.0} that are wanted"),
         ),
-        saw: format!("{index} finds {each:.0} rows of {name} for each scan, of which {matching}."),
+        saw: match (bounded, serving) {
+            (true, _) => {
+                format!(
+                    "{index} finds {each:.0} rows of {name} for each scan, of which {matching}."
+                )
+            }
+            (false, None) => format!(
+                "{index} is gone through without a condition: {each:.0} rows of {name} for each scan, of which {matching}."
+            ),
+            (false, Some(serving)) => format!(
+                "{index} is gone through without a condition, and {} not used: {each:.0} rows of {name} for each scan, of which \
+                 {matching}.",
+                serving.name
+            ),
+        },
         confidence,
-        evidence: Vec::new(),
-        steps: vec![step],
+        evidence: evidence_of,
+        steps,
     })
 }
 
-/// The index that was used, and the step that makes one which needs no filter: of the columns that the filter compares
+/// Whether workers share the scan of a node, each with a part of its rows: it is not what a loop or a subplan begins anew.
+fn is_shared(root: &Node, node: &Node) -> bool {
+    let path = counts::path(root, node).unwrap_or_default();
+    let gathers = |n: &&Node| matches!(n.kind.as_str(), "Gather" | "Gather Merge");
+    let Some(at) = path.iter().position(gathers) else {
+        return false;
+    };
+    path[at..].windows(2).all(|pair| {
+        let of_plan = pair[1]
+            .relationship
+            .as_deref()
+            .is_none_or(|of| of != "SubPlan");
+        let first = pair[0].nodes.first();
+        let outer = first.is_some_and(|first| std::ptr::eq(first, pair[1]));
+        of_plan && (outer || pair[0].kind != "Nested Loop")
+    })
+}
+
+/// The index that a scan goes by.
+fn used(node: &Node) -> Option<&str> {
+    let own = node.index.as_deref();
+    own.or_else(|| node.nodes.iter().find_map(|n| n.index.as_deref()))
+}
+
+/// An index other than the one that is used that begins with a column which the filter compares for equality.
+fn served_by<'f>(
+    filter: &str,
+    facts: &'f RelationFacts,
+    used: Option<&str>,
+) -> Option<&'f IndexFacts> {
+    let parts = conjuncts(filter);
+    let columns: Vec<String> = parts
+        .into_iter()
+        .filter(|part| disjuncts(part).len() == 1 && !part.starts_with("NOT "))
+        .filter_map(|part| match compared(part, facts) {
+            Some(Compared::Column(column)) => Some(column.trim_matches('"').to_owned()),
+            _ => None,
+        })
+        .collect();
+    facts.indexes.iter().find(|index| {
+        let serves = matches!(index.method.as_str(), "" | "btree" | "hash");
+        let other = index.name.rsplit('.').next() != used;
+        let first = index
+            .first
+            .as_ref()
+            .is_some_and(|first| columns.contains(first));
+        serves && other && first && index.valid && !index.partial
+    })
+}
+
+/// The settings that say what going by an index costs.
+fn costs(run: &RunEvidence) -> Vec<String> {
+    let named = |name: &&str| Some(format!("{name} = {}", run.setting(name)?));
+    ["random_page_cost", "effective_cache_size"]
+        .iter()
+        .filter_map(named)
+        .collect()
+}
+
+/// What to do where an index is there that the planner does not take.
+fn not_taken(table: &str, index: &IndexFacts, costs: &[String]) -> Vec<(StepKind, String)> {
+    let costs = match costs {
+        [] => "random_page_cost and effective_cache_size".to_owned(),
+        known => known.join(" and "),
+    };
+    vec![
+        (
+            StepKind::Advice,
+            format!(
+                "{} {} finds them, and the planner takes it for dearer: see whether its costs are those of this machine ({costs}); where data \
+                 lies on SSDs or in memory, random_page_cost is about 1.1, and effective_cache_size what shared buffers and the \
+                 kernel's cache hold together; try with SET and EXPLAIN (ANALYZE) first",
+                index.name,
+                match index.columns.as_slice() {
+                    [] => String::new(),
+                    columns => format!("({})", columns.join(", ")),
+                }
+            ),
+        ),
+        (
+            StepKind::Sql,
+            format!("ANALYZE {table};   -- where the planner expects many more rows than match"),
+        ),
+    ]
+}
+
+/// The step that makes an index which needs no filter: of the columns that the filter compares
 /// for equality as they are. No other condition is sure to have a plain index.
 fn better_index(
     table: &str,
-    node: &Node,
+    used: Option<&str>,
     filter: &str,
     facts: &RelationFacts,
-) -> (String, (StepKind, String)) {
-    let used = node
-        .index
-        .clone()
-        .or_else(|| node.nodes.iter().find_map(|n| n.index.clone()));
-    let first = |name: &String| -> Option<String> {
-        index_named(facts, name).and_then(|index| index.first.clone())
-    };
-    let first = used.as_ref().and_then(first);
+) -> (StepKind, String) {
+    let first = used.and_then(|name| index_named(facts, name)?.first.clone());
     let mut columns: Vec<String> = Vec::new();
     for part in conjuncts(filter) {
         let is_one = disjuncts(part).len() == 1 && !part.starts_with("NOT ");
@@ -157,12 +282,9 @@ fn better_index(
             "CREATE INDEX CONCURRENTLY ON {table} ({}, {range});",
             quote_ident(first)
         );
-        return (
-            used.unwrap_or_else(|| "An index".to_owned()),
-            (StepKind::Sql, step),
-        );
+        return (StepKind::Sql, step);
     }
-    let step = match (columns.is_empty(), first) {
+    match (columns.is_empty(), first) {
         (false, Some(first)) => (
             StepKind::Sql,
             format!(
@@ -185,8 +307,7 @@ fn better_index(
                  compares columns as they are"
             ),
         ),
-    };
-    (used.unwrap_or_else(|| "An index".to_owned()), step)
+    }
 }
 
 /// The column of which a condition bounds a range by what is none of the row: `at` of `(t.at >= ($1 - $2))`.
@@ -270,6 +391,13 @@ const FOR_WORKERS: &[&str] = &[
     "MessageQueuePutMessage",
     "MessageQueueSend",
 ];
+
+/// Whether an event is one of those.
+pub(super) fn waits_for_workers(event: &str) -> bool {
+    let mut known = FOR_WORKERS.iter();
+    known.any(|known| known.eq_ignore_ascii_case(event))
+}
+
 /// A statement that takes longer may be worth its workers, milliseconds.
 const LONG_MS: f64 = 100.0;
 /// A plan of less cost would not have been made parallel by the settings that the server comes with.
@@ -298,9 +426,7 @@ fn parallel(evidence: &Evidence) -> Option<Observation> {
         }
         let at = |name: &str| {
             let event = name.split_once(':').map_or(name, |(_, event)| event);
-            FOR_WORKERS
-                .iter()
-                .any(|known| known.eq_ignore_ascii_case(event))
+            waits_for_workers(event)
         };
         let waiting = Part::of_waits(statement, at);
         let part = waiting.time;

@@ -185,6 +185,87 @@ fn an_index_that_finds_far_more_than_the_filter_leaves_is_completed() {
     assert_eq!(text, "CREATE INDEX CONCURRENTLY ON public.t (b, a);");
 }
 
+/// One more index was told where one stood ready that the costs kept the planner from.
+#[test]
+fn an_index_that_is_there_and_not_taken_is_no_index_that_lacks() {
+    let with = |first: &str| {
+        let mut facts = indexed(&["id", "a"], "id");
+        let mut other = facts.indexes[0].clone();
+        other.name = "public.t_other".into();
+        other.first = Some(first.into());
+        other.columns = vec![first.into()];
+        facts.indexes.push(other);
+        let counted = [("idx_scan", 100.0), ("idx_tup_fetch", 4e6)];
+        let scan = scan("Index Scan", "(t.a = $1)");
+        let findings = found("SELECT", scan, facts, 1.0, NONE, &counted);
+        one(&findings, "rows-discarded").clone()
+    };
+    let steps = |finding: &Finding| -> String {
+        let texts = finding.remedy.iter().map(|step| step.text.as_str());
+        texts.collect::<Vec<_>>().join("; ")
+    };
+    let ready = with("a");
+    assert!(!steps(&ready).contains("CREATE INDEX"), "{ready:#?}");
+    assert!(
+        steps(&ready).contains("public.t_other (a) finds them")
+            && steps(&ready).contains("random_page_cost"),
+        "{ready:#?}"
+    );
+    assert!(
+        ready.saw.contains("gone through without a condition")
+            && ready.saw.contains("public.t_other not used"),
+        "{ready:#?}"
+    );
+    let lacks = with("id");
+    assert!(steps(&lacks).contains("CREATE INDEX"), "{lacks:#?}");
+    assert!(!lacks.why.contains("two conditions"), "{lacks:#?}");
+}
+
+/// Of three workers each goes through a third of the index, and gives a third of what matches.
+#[test]
+fn workers_that_share_a_scan_are_added_up() {
+    use pgassay_model::observed::plans::{Execution, Work};
+    let root = || {
+        let shared = Node {
+            actual_rows: Some(240.0),
+            work: Some(Work {
+                loops: 3.0,
+                removed: 50_000.0,
+                ms: 20.0,
+                ..Work::default()
+            }),
+            relationship: Some("Outer".into()),
+            ..scan("Index Scan", "(t.a = $1)")
+        };
+        Node {
+            kind: "Gather".into(),
+            nodes: vec![shared],
+            ..Node::default()
+        }
+    };
+    let of = |root: Node| {
+        found_with(Vec::new(), |observed| {
+            beside(
+                "SELECT",
+                root,
+                indexed(&["a", "id"], "id"),
+                (720.0, ""),
+                &[],
+                &[],
+            )(observed);
+            let seen = observed.statements.as_mut().unwrap();
+            seen.statements[0].plan.as_mut().unwrap().executed = Some(Execution {
+                ms: 21.0,
+                ..Execution::default()
+            });
+        })
+    };
+    let findings = of(root());
+    let saw = &one(&findings, "rows-discarded").saw;
+    assert!(saw.contains("150720 rows of public.t"), "{saw}");
+    assert!(saw.contains("720 match"), "{saw}");
+}
+
 /// A guess of the planner's is no count, and no index can be made on a column of type json.
 #[test]
 fn what_a_filter_leaves_is_counted_or_not_told() {
