@@ -234,6 +234,77 @@ fn mentioned(at: &At, table: &str) -> usize {
         .count()
 }
 
+/// Rows of a table that change before autovacuum analyses it, as a part of all (`autovacuum_analyze_scale_factor`).
+const CHANGED: f64 = 0.1;
+
+/// A table whose statistics are not those of its rows.
+struct Stale<'a> {
+    table: &'a str,
+    /// Whether it was ever analysed.
+    analysed: bool,
+    /// Rows that changed since.
+    changed: Option<f64>,
+    /// Whether autovacuum is switched off for it.
+    off: Option<&'a str>,
+}
+
+impl<'a> Stale<'a> {
+    fn of(at: &'a At, table: &'a str, scan: &Node) -> Option<Self> {
+        let facts = at.facts(scan)?;
+        let grown = at.run.table(table);
+        let stands = |figure: &str| grown.and_then(|grown| grown.stands(figure));
+        let changed = stands("n_mod_since_analyze");
+        let had = facts.rows.unwrap_or(0.0);
+        let off = facts.options.get("autovacuum_enabled");
+        let off = off.filter(|value| {
+            let mut no = ["off", "false", "no", "0"].iter();
+            no.any(|no| value.eq_ignore_ascii_case(no))
+        });
+        // VACUUM counts rows, and takes no statistics.
+        let analysed =
+            facts.rows.is_some() && (grown.is_none() || stands("since_analyze").is_some());
+        let much = changed.is_some_and(|changed| changed >= (CHANGED * had).max(AGAIN));
+        let unkept = off.is_some() && changed.is_none_or(|changed| changed > 0.0);
+        // Nobody tells when a table was analysed whose counters were reset.
+        let never = !analysed && (much || facts.rows.is_none());
+        (much || unkept || never).then_some(Self {
+            table,
+            analysed,
+            changed,
+            off: off.map(String::as_str),
+        })
+    }
+
+    /// How old they are.
+    fn said(&self) -> String {
+        let Self { table, .. } = self;
+        let mut said = match (self.analysed, self.changed) {
+            (false, _) => format!("nothing tells that {table} was ever analysed"),
+            (true, Some(changed)) => {
+                format!("statistics of {table} are old: {changed:.0} of its rows changed since")
+            }
+            (true, None) => format!("statistics of {table} may be old"),
+        };
+        if let Some(value) = self.off {
+            said += &format!("; autovacuum_enabled = {value} there, so that nobody takes new ones");
+        }
+        said
+    }
+
+    /// What keeps them new.
+    fn kept(&self) -> Option<(StepKind, String)> {
+        self.off.map(|_| {
+            (
+                StepKind::Sql,
+                format!(
+                    "ALTER TABLE {} RESET (autovacuum_enabled);   -- and ANALYZE at the end of what loads it",
+                    self.table
+                ),
+            )
+        })
+    }
+}
+
 /// A loop over a side of which one row was expected, that reads the same rows of the other each time.
 pub(super) fn looped(at: &At) -> Option<Shown> {
     let node = at.node;
@@ -283,6 +354,17 @@ pub(super) fn looped(at: &At) -> Option<Shown> {
             .into_iter()
             .flatten()
             .collect();
+    let stale: Vec<Stale> = [(driving, outer), (driven, inner)]
+        .into_iter()
+        .filter_map(|(name, scan)| Stale::of(at, name, scan))
+        .collect();
+    if !stale.is_empty() {
+        // The other side's rows decide, too.
+        let mut first = vec![(StepKind::Sql, format!("ANALYZE {driving}, {driven};"))];
+        first.extend(stale.iter().filter_map(Stale::kept));
+        first.append(&mut steps);
+        steps = first;
+    }
     if steps.is_empty() {
         steps.push((
             StepKind::Sql,
@@ -308,7 +390,7 @@ pub(super) fn looped(at: &At) -> Option<Shown> {
             if expected > 1.5 { "s" } else { "" }
         ),
         steps,
-        seen: vec![
+        seen: [
             format!(
                 "{:.0} scans of {driven} and {:.0} of {driving} in the measured time",
                 of_inner.scans(),
@@ -317,7 +399,10 @@ pub(super) fn looped(at: &At) -> Option<Shown> {
             format!(
                 "{each:.0} rows of {driven} a scan; {driving} is picked by {condition}{independent}"
             ),
-        ],
+        ]
+        .into_iter()
+        .chain(stale.iter().map(Stale::said))
+        .collect(),
         confidence: Confidence::High,
     })
 }
@@ -410,4 +495,104 @@ pub(super) fn made_distinct(at: &At) -> Option<Shown> {
         seen: Vec::new(),
         confidence: Confidence::High,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::database::tests::statement;
+    use super::super::tests::made::{found_with, one};
+    use super::*;
+    use pgassay_model::observed::growth::Grown;
+    use pgassay_model::observed::plans::Plan;
+
+    /// A loop over `public.p` that reads `public.s` a thousand times, after so many rows changed; what is told, joined.
+    fn told(condition: &str, changed: f64, off: bool) -> (String, String) {
+        let scan = |table: &str, alias: &str| Node {
+            kind: "Index Scan".into(),
+            relation: Some(format!("public.{table}")),
+            alias: Some(alias.into()),
+            conditions: [("Index Cond".to_owned(), condition.replace('t', alias))].into(),
+            rows: 1.0,
+            cost: 2.5,
+            ..Node::default()
+        };
+        let options = off.then(|| ("autovacuum_enabled".to_owned(), "off".to_owned()));
+        let facts = RelationFacts {
+            rows: Some(100_000.0),
+            columns: vec!["a".into(), "b".into()],
+            options: options.into_iter().collect(),
+            ..RelationFacts::default()
+        };
+        let root = Node {
+            kind: "Nested Loop".into(),
+            rows: 1.0,
+            cost: 5.0,
+            nodes: vec![scan("p", "p"), scan("s", "s")],
+            ..Node::default()
+        };
+        let plan = Plan {
+            root,
+            relations: ["public.p", "public.s"]
+                .map(|table| (table.to_owned(), facts.clone()))
+                .into(),
+            ..Plan::default()
+        };
+        let grown = |table: &str, scans: f64, changed: f64| Grown {
+            name: format!("public.{table}"),
+            grown: [("idx_scan", scans), ("idx_tup_fetch", 3000.0 * scans)]
+                .map(|(k, v)| (k.to_owned(), v))
+                .into(),
+            state: [("n_mod_since_analyze", changed), ("since_analyze", 20.0)]
+                .map(|(k, v)| (k.to_owned(), v))
+                .into(),
+            ..Grown::default()
+        };
+        let found = found_with(vec![], |observed| {
+            observed.statements = Some(statement("SELECT 1", Some(plan)));
+            let growth = observed.growth.get_or_insert_default();
+            growth.tables = vec![grown("p", 10.0, changed), grown("s", 10_000.0, 0.0)];
+        });
+        let finding = one(&found, "loop-misestimated");
+        let steps: Vec<&str> = finding.remedy.iter().map(|s| s.text.as_str()).collect();
+        (steps.join(" | "), finding.evidence.join(" | "))
+    }
+
+    /// Rows that an import had loaded were told as columns that depend on each other, and one table of two to be analysed.
+    #[test]
+    fn statistics_that_are_old_are_said_to_be() {
+        let (steps, seen) = told("(t.a = $1)", 103_000.0, true);
+        assert!(
+            steps.starts_with("ANALYZE public.p, public.s; | "),
+            "{steps}"
+        );
+        assert!(
+            steps.contains("ALTER TABLE public.p RESET (autovacuum_enabled)"),
+            "{steps}"
+        );
+        assert!(
+            !steps.contains("public.s RESET"),
+            "nothing changed there: {steps}"
+        );
+        assert!(!steps.contains("statistics target"), "{steps}");
+        assert!(seen.contains("103000 of its rows changed"), "{seen}");
+        assert!(!seen.contains("independent"), "{seen}");
+        let (steps, _) = told("(t.a = $1)", 103_000.0, false);
+        assert!(!steps.contains("RESET"), "{steps}");
+    }
+
+    #[test]
+    fn columns_that_depend_on_each_other_are_said_where_several_are_compared() {
+        let both = "((t.a = $1) AND (t.b = $2))";
+        let (steps, seen) = told(both, 5.0, false);
+        assert!(steps.starts_with("CREATE STATISTICS"), "{steps}");
+        assert!(
+            seen.contains("independent") && !seen.contains("old"),
+            "{seen}"
+        );
+        let (steps, _) = told(both, 103_000.0, false);
+        assert!(
+            steps.starts_with("ANALYZE public.p, public.s;") && steps.contains("CREATE STATISTICS"),
+            "{steps}"
+        );
+    }
 }
