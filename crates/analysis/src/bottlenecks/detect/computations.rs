@@ -252,7 +252,7 @@ const COMPUTATIONS: &[Computation] = &[
         ],
         why: "@>, <@ and && of arrays compare each element of one with each of the other, for each row that no index has left out.",
         instead: &[
-            "an index that answers them: CREATE INDEX ON table USING gin (column)",
+            "an index that answers them: CREATE INDEX CONCURRENTLY ON table USING gin (column)",
             "for long arrays, their elements as rows of a table of their own with a key on (element, id), which a join looks up",
         ],
     },
@@ -356,7 +356,7 @@ const COMPUTATIONS: &[Computation] = &[
         ],
         why: "md5() and sha256() read the whole value, for each row to which they are applied: in a condition, a join, DISTINCT or a sort to all rows.",
         instead: &[
-            "keep the digest: ADD COLUMN digest text GENERATED ALWAYS AS (md5(body)) STORED, with an index on it; or an index on the expression: CREATE INDEX ON table (md5(body))",
+            "keep the digest: ADD COLUMN digest text GENERATED ALWAYS AS (md5(body)) STORED, with an index on it; or an index on the expression: CREATE INDEX CONCURRENTLY ON table (md5(body))",
             "compare the values themselves, or a key, where no index on long values is needed",
         ],
     },

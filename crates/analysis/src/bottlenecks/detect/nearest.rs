@@ -136,7 +136,7 @@ pub(super) fn computed(at: &At) -> Option<Shown> {
         }
         (true, true) => vec![
             advice(format!(
-                "for a distance an index that finds the nearest: CREATE INDEX ON {table} USING gist (point(x, y)), or of a geography \
+                "for a distance an index that finds the nearest: CREATE INDEX CONCURRENTLY ON {table} USING gist (point(x, y)), or of a geography \
                  (PostGIS), an earth (earthdistance) or a vector, and ORDER BY that <-> the value asked for LIMIT n"
             )),
             advice(

@@ -447,7 +447,7 @@ fn steps(busy: &Busy, plan: &Plan, text: &str) -> Vec<(StepKind, String)> {
     let filter = node.conditions.get("Filter").filter(|_| discards);
     let of_table = node.relation.as_deref().and_then(|table| {
         let facts = plan.relations.get(table)?;
-        rewrite(filter?, table, facts)
+        rewrite(filter?, table, facts, text)
     });
     match of_table {
         Some(otherwise) => otherwise.steps,

@@ -130,7 +130,7 @@ fn scan<'a>(
     };
     let volatile = volatile_in(plan, filter);
     // Of a pattern, a list or the like its own table knows.
-    let otherwise = rewrite(filter, table, facts)
+    let otherwise = rewrite(filter, table, facts, &statement.text)
         .filter(|_| forbidden.is_empty() && !matches!(column, Some(Compared::Column(_))));
     match (&by, volatile) {
         (Served::Part(_) | Served::Nothing, None) if otherwise.is_some() => {
@@ -468,7 +468,7 @@ pub(super) fn remedy(
         Some(Compared::Cast(column)) => (
             advice,
             format!(
-                "pass the value in the type of the column: the statement converts {column} of each \
+                "pass the value in the type of the column: {column} is converted in each \
                  row ({filter}), so that an index on it can't be used"
             ),
         ),
@@ -529,14 +529,14 @@ fn unconverted(
         (_, true) if to != "text" => (
             StepKind::Sql,
             format!(
-                "ALTER TABLE {table} ALTER COLUMN {quoted} TYPE {to} USING {quoted}::{to}; CREATE INDEX ON {table} ({quoted});   -- values of type {to} are kept as text, and converted in \
+                "ALTER TABLE {table} ALTER COLUMN {quoted} TYPE {to} USING {quoted}::{to}; CREATE INDEX CONCURRENTLY ON {table} ({quoted});   -- values of type {to} are kept as text, and converted in \
                  each row ({filter}); or only CREATE INDEX CONCURRENTLY ON {table} (({quoted}::{to}))"
             ),
         ),
         _ => (
             StepKind::Advice,
             format!(
-                "pass the value in the type of the column ({kind}): the statement converts {column} of each row ({filter}), so that an index on it can't be used"
+                "pass the value in the type of the column ({kind}): {column} is converted in each row ({filter}), so that an index on it can't be used"
             ),
         ),
     }

@@ -25,6 +25,8 @@ struct Compared<'a> {
     column: &'a str,
     table: &'a str,
     facts: &'a RelationFacts,
+    /// The statement, without literals; empty where it is not known.
+    text: &'a str,
 }
 
 /// The operators of which one stands between two sides at the top of a condition.
@@ -81,7 +83,7 @@ fn column_in<'f>(expression: &str, facts: &'f RelationFacts) -> Option<&'f str> 
 }
 
 impl<'a> Compared<'a> {
-    fn of(part: &'a str, table: &'a str, facts: &'a RelationFacts) -> Option<Self> {
+    fn of(part: &'a str, table: &'a str, facts: &'a RelationFacts, text: &'a str) -> Option<Self> {
         let (left, operator, right) = sides(part)?;
         let (operand, operator, other, column) = match column_in(left, facts) {
             Some(column) => (left, operator, right, column),
@@ -94,6 +96,7 @@ impl<'a> Compared<'a> {
             column,
             table,
             facts,
+            text,
         })
     }
 
@@ -193,7 +196,7 @@ impl<'a> Compared<'a> {
                     ),
                 )]
                 .into_iter()
-                .chain([self.filled("or, for the expression as it stands, an index of its own: CREATE INDEX ON {table} ({own})")])
+                .chain([self.filled("or, for the expression as it stands, an index of its own: CREATE INDEX CONCURRENTLY ON {table} ({own})")])
                 .collect(),
             });
         }
@@ -205,7 +208,7 @@ impl<'a> Compared<'a> {
         }
         if shows(self.operand, &["to_tsvector("]) {
             return self.all(&[
-                "with a configuration that is named, as an index must have it: to_tsvector('english', {column}) @@ …, in the statement as in CREATE INDEX ON \
+                "with a configuration that is named, as an index must have it: to_tsvector('english', {column}) @@ …, in the statement as in CREATE INDEX CONCURRENTLY ON \
                  {table} USING gin (to_tsvector('english', {column})); to_tsvector({column}) goes by a setting and is served by no index",
                 "or keep the lexemes in a column: ALTER TABLE {table} ADD words tsvector GENERATED ALWAYS AS (to_tsvector('english', {column})) STORED, with an \
                  index USING gin (words)",
@@ -264,7 +267,7 @@ impl<'a> Compared<'a> {
             }
             return self.all(&[
                 "give the column the type that it is compared as: ALTER TABLE {table} ALTER {column} TYPE … USING …; as it stands, the text of each row is converted",
-                "or an index on the expression, if the cast is IMMUTABLE (those of texts to dates and times are not): CREATE INDEX ON {table} ({own})",
+                "or an index on the expression, if the cast is IMMUTABLE (those of texts to dates and times are not): CREATE INDEX CONCURRENTLY ON {table} ({own})",
             ]);
         }
         let value = match kind {
@@ -273,21 +276,33 @@ impl<'a> Compared<'a> {
             "character" => "value::bpchar".to_owned(),
             kind => format!("value::{kind}"),
         };
+        let column = quote_ident(self.column);
+        let joined = self.other.contains('.') && column_in(self.other, self.facts).is_none();
+        let convert = match converts(self.text, self.column) {
+            Some(false) if !joined => format!(
+                "bind the value as {kind}, or cast it: {column} {} {value}, which an index on ({column}) serves; the value is {to}, so the planner converts {column} \
+                 of each row to that",
+                self.operator
+            ),
+            said => format!(
+                "convert the value, not the column: {column} {} {value}, which an index on ({column}) serves; the {} has {column}::{to}{}",
+                self.operator,
+                match said {
+                    Some(false) => "plan",
+                    _ => "statement",
+                },
+                match (joined, said) {
+                    (true, _) => ", so that both sides of a join should have the same type",
+                    (false, Some(_)) => "",
+                    (false, None) =>
+                        " (a parameter that is declared or bound with another type does the same)",
+                },
+            ),
+        };
         Some(Rewrite {
             steps: vec![
-                (
-                    StepKind::Advice,
-                    format!(
-                        "convert the value, not the column: {column} {} {value}, which an index on ({column}) serves; the statement has {column}::{to}{}",
-                        self.operator,
-                        match self.other.contains('.') && column_in(self.other, self.facts).is_none() {
-                            true => ", so that both sides of a join should have the same type",
-                            false => " (a parameter that is declared or bound with another type does the same)",
-                        },
-                        column = quote_ident(self.column),
-                    ),
-                ),
-                self.filled("or an index on the expression, if the cast is IMMUTABLE: CREATE INDEX ON {table} ({own})"),
+                (StepKind::Advice, convert),
+                self.filled("or an index on the expression, if the cast is IMMUTABLE: CREATE INDEX CONCURRENTLY ON {table} ({own})"),
             ],
         })
     }
@@ -331,6 +346,27 @@ fn shows(expression: &str, signs: &[&str]) -> bool {
     })
 }
 
+/// Whether a statement casts a column itself: `a::numeric`, `CAST(t.a AS numeric)`. Else the planner does, for the sake of what
+/// the column is compared with. None where the text does not tell: it is cut, or the column is named within a view.
+fn converts(text: &str, column: &str) -> Option<bool> {
+    let lower = text.to_lowercase();
+    let name = column.to_lowercase();
+    let of_word = |c: char| c.is_alphanumeric() || c == '_';
+    let mut named = lower.match_indices(&name).filter_map(|(at, _)| {
+        let (before, behind) = (&lower[..at], &lower[at + name.len()..]);
+        let whole = !behind.starts_with(of_word) && !before.ends_with(of_word);
+        whole.then_some((before, behind.trim_start_matches(['"', ')', ' '])))
+    });
+    let casts = |(before, behind): (&str, &str)| {
+        let before = before.trim_end_matches(|c| of_word(c) || ".\"".contains(c));
+        behind.starts_with("::")
+            || behind.starts_with("as ") && before.trim_end_matches(['(', ' ']).ends_with("cast")
+    };
+    let first = named.next()?;
+    let found = casts(first) || named.any(casts);
+    (found || !text.contains('…')).then_some(found)
+}
+
 /// `(t.a)::text` as `t.a` and `text`; no type where it is no cast.
 fn without_cast(operand: &str) -> (&str, &str) {
     match operand.rsplit_once("::") {
@@ -358,11 +394,20 @@ fn without_casts(text: &str) -> String {
 }
 
 /// How a filter on a table is written so that an index serves it; none where it is served as it is, or nobody knows.
-pub(super) fn rewrite(filter: &str, table: &str, facts: &RelationFacts) -> Option<Rewrite> {
+/// What the statement says decides where the condition alone does not.
+pub(super) fn rewrite(
+    filter: &str,
+    table: &str,
+    facts: &RelationFacts,
+    text: &str,
+) -> Option<Rewrite> {
     let mut parts = conjuncts(filter);
     // An equality leaves fewer rows than a range.
     parts.sort_by_key(|part| !part.contains(" = "));
-    if let Some(own) = parts.iter().find_map(|part| of_part(part, table, facts)) {
+    if let Some(own) = parts
+        .iter()
+        .find_map(|part| of_part(part, table, facts, text))
+    {
         return Some(own);
     }
     // The same for a part of which each alternative says so.
@@ -372,12 +417,12 @@ pub(super) fn rewrite(filter: &str, table: &str, facts: &RelationFacts) -> Optio
         .find(|ways| ways.len() > 1)?;
     let all: Vec<Rewrite> = ways
         .iter()
-        .filter_map(|way| of_part(way, table, facts))
+        .filter_map(|way| of_part(way, table, facts, text))
         .collect();
     (all.len() == ways.len()).then(|| all.into_iter().next())?
 }
 
-fn of_part(part: &str, table: &str, facts: &RelationFacts) -> Option<Rewrite> {
+fn of_part(part: &str, table: &str, facts: &RelationFacts, text: &str) -> Option<Rewrite> {
     // Patterns and lists that come from the row have words of their own.
     if disjuncts(part).len() > 1 || part.contains("SubPlan") || forms::is_of_row(part) {
         return None;
@@ -385,7 +430,7 @@ fn of_part(part: &str, table: &str, facts: &RelationFacts) -> Option<Rewrite> {
     if let Some(rewrite) = overlaps(part, table, facts).or_else(|| flag(part, table, facts)) {
         return Some(rewrite);
     }
-    match Compared::of(part, table, facts) {
+    match Compared::of(part, table, facts, text) {
         Some(compared) => compared.rewrite(),
         None => {
             let drawn = shows(part, &["random("]) && column_in(part, facts).is_none();

@@ -48,7 +48,7 @@ pub(super) const FORMS: &[Form] = &[
         instead: &[
             "compare {column} itself with the instants at which the day begins and ends: {column} >= day::timestamp AT TIME ZONE 'zone' AND {column} < (day + 1)::timestamp AT \
              TIME ZONE 'zone', which an index on ({column}) serves",
-            "or an index on the expression, with the zone spelt out in both: CREATE INDEX ON {table} ((({column} AT TIME ZONE 'zone')::date))",
+            "or an index on the expression, with the zone spelt out in both: CREATE INDEX CONCURRENTLY ON {table} ((({column} AT TIME ZONE 'zone')::date))",
         ],
     },
     Form {
@@ -56,14 +56,14 @@ pub(super) const FORMS: &[Form] = &[
         instead: &[
             "compare the column itself, which an index on ({column}) serves: {column} {operator} value, with OR {column} IS NULL where the replacement of NULL meets the \
              condition, too; or declare it NOT NULL",
-            "or an index on the expression: CREATE INDEX ON {table} ({own}), with the same constants",
+            "or an index on the expression: CREATE INDEX CONCURRENTLY ON {table} ({own}), with the same constants",
         ],
     },
     Form {
         signs: &["unaccent("],
         instead: &[
             "unaccent() is STABLE, so that no index can have it: CREATE FUNCTION f_unaccent(text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS \
-             $$ SELECT public.unaccent('public.unaccent', $1) $$; then CREATE INDEX ON {table} (f_unaccent(lower({column}))), and f_unaccent(lower({column})) in \
+             $$ SELECT public.unaccent('public.unaccent', $1) $$; then CREATE INDEX CONCURRENTLY ON {table} (f_unaccent(lower({column}))), and f_unaccent(lower({column})) in \
              the statement",
         ],
     },
@@ -88,7 +88,7 @@ pub(super) const FORMS: &[Form] = &[
     Form {
         signs: &["xpath(", "xmlexists("],
         instead: &[
-            "index what is searched for, the expression with its path as in the statement: CREATE INDEX ON {table} (((xpath('…', {column}))[1]::text)); or keep it in a \
+            "index what is searched for, the expression with its path as in the statement: CREATE INDEX CONCURRENTLY ON {table} (((xpath('…', {column}))[1]::text)); or keep it in a \
              column of its own, filled on writing: as it stands, the XML of each row is parsed",
         ],
     },
@@ -102,7 +102,7 @@ pub(super) const FORMS: &[Form] = &[
     Form {
         signs: &["earth_distance("],
         instead: &[
-            "bound the rows first by what a GiST index serves: earth_box(centre, metres) @> ll_to_earth(lat, lon) AND earth_distance(…) < metres, with CREATE INDEX ON {table} USING \
+            "bound the rows first by what a GiST index serves: earth_box(centre, metres) @> ll_to_earth(lat, lon) AND earth_distance(…) < metres, with CREATE INDEX CONCURRENTLY ON {table} USING \
              gist (ll_to_earth(lat, lon))",
         ],
     },
@@ -149,7 +149,7 @@ pub(super) const FORMS: &[Form] = &[
         signs: &[" || "],
         instead: &[
             "compare the columns by themselves, first = … AND last = …, with an index on them",
-            "or an index on the expression, with the same constants between: CREATE INDEX ON {table} ({own})",
+            "or an index on the expression, with the same constants between: CREATE INDEX CONCURRENTLY ON {table} ({own})",
         ],
     },
     Form {

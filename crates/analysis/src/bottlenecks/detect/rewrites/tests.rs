@@ -67,7 +67,7 @@ fn facts() -> RelationFacts {
 }
 
 fn told(filter: &str) -> String {
-    let steps = rewrite(filter, "public.t", &facts()).map(|found| found.steps);
+    let steps = rewrite(filter, "public.t", &facts(), "").map(|found| found.steps);
     let texts = steps.into_iter().flatten().map(|(_, text)| text);
     texts.collect::<Vec<_>>().join(" | ")
 }
@@ -161,4 +161,47 @@ fn an_operator_is_told_the_method_that_answers_it() {
     // What has an index of that method is told nothing.
     assert!(!told("(t.words @@ $1)").contains("CREATE INDEX"));
     assert!(!told("(t.net = $1)").contains("gist"));
+}
+
+/// The planner's cast was said to be the statement's, which cast the value.
+#[test]
+fn who_converts_a_column_is_told_by_the_statement() {
+    let told = |text: &str| {
+        let filter = "((t.id)::numeric = $1::numeric)";
+        let found = rewrite(filter, "public.t", &facts(), text);
+        found.unwrap().steps.remove(0).1
+    };
+    for text in [
+        "SELECT note FROM t WHERE id = ($1 + $2)::numeric",
+        "SELECT t.id AS number, note FROM t WHERE t.id = $1 AND grid::numeric > $2",
+    ] {
+        let told = told(text);
+        assert!(
+            told.starts_with("bind the value as integer") && told.contains("the value is numeric"),
+            "{told}"
+        );
+        assert!(!told.contains("id::numeric"), "{told}");
+    }
+    for text in [
+        "SELECT note FROM t WHERE id::numeric = $1",
+        "SELECT id FROM t WHERE (t.\"id\")::numeric = $1",
+        "SELECT note FROM t WHERE CAST(t.id AS numeric) = $1",
+    ] {
+        assert!(
+            told(text).contains("the statement has id::numeric"),
+            "{text}"
+        );
+    }
+    // Nobody knows where the condition is a view's.
+    assert!(told("SELECT * FROM v").contains("another type does the same"));
+}
+
+#[test]
+fn an_index_is_made_without_keeping_writers_away() {
+    for form in FORMS.iter().chain(VOLATILE) {
+        for text in form.instead {
+            let left = text.replace("CREATE INDEX CONCURRENTLY", "");
+            assert!(!left.contains("CREATE INDEX"), "{text}");
+        }
+    }
 }
