@@ -1,13 +1,13 @@
 //! Which findings are symptoms of others that were found beside them.
 //!
-//! A link is known in one of two ways: the page of the cause names the entry (`symptoms`), or the cause is work that
-//! is too much (a statement's, or CPU time's), which shows itself by full CPUs and by blocks looked up and read. A
-//! cause must be large enough to be behind it: at least half as large.
+//! A link is known in one of three ways: the page of the cause names the entry (`symptoms`), or the cause is work that
+//! is too much (a statement's, or CPU time's), which shows itself by full CPUs and by blocks looked up and read, or the
+//! plan of a statement tells ([`stem`]). A cause must be large enough to be behind it: at least half as large.
 
-use super::detect::{SATURATED, filled_by_own_work};
+use super::detect::{SATURATED, filled_by_own_work, stem};
 use super::evidence::Evidence;
 use super::find;
-use super::finding::{Basis, Confidence, Finding, Severity};
+use super::finding::{Basis, Confidence, Finding, Severity, Step};
 
 /// What a statement's work shows itself by, whatever is wrong with it.
 const OF_STATEMENTS: &[&str] = &[SATURATED, "buffer-mapping-locks", "shared-buffers-small"];
@@ -48,17 +48,25 @@ pub(super) fn says_no_figure(cause: &Finding) -> bool {
     cause.gain().is_none() || cause.limited_by_cpus
 }
 
+/// The cause of a symptom.
+struct Link {
+    id: String,
+    named: String,
+    /// What is done about the symptom then.
+    instead: Option<&'static str>,
+}
+
 /// Says of each symptom which of the other findings is its cause.
 pub(super) fn link(evidence: &Evidence, findings: &mut [Finding]) {
     let gain = |finding: &Finding| finding.gain().unwrap_or(0.0);
     let own_work = filled_by_own_work(evidence);
-    let found: Vec<Option<(String, String)>> = findings
+    let found: Vec<Option<Link>> = findings
         .iter()
         .map(|symptom| {
             let causes = findings.iter().filter(|cause| {
                 cause.id != symptom.id
                     && is_cause(cause)
-                    && shows(cause, symptom)
+                    && (shows(cause, symptom) || stem(evidence, cause, symptom).is_some())
                     && (gain(cause) >= LARGE_ENOUGH * gain(symptom)
                         || symptom.id == SATURATED
                             && names(cause, symptom)
@@ -69,7 +77,12 @@ pub(super) fn link(evidence: &Evidence, findings: &mut [Finding]) {
                             && cause.severity >= Severity::Medium)
             });
             let most = causes.max_by(|a, b| gain(a).total_cmp(&gain(b)))?;
-            Some((most.id.clone(), format!("{} ({})", most.title, most.id)))
+            let of = stem(evidence, most, symptom);
+            Some(Link {
+                id: most.id.clone(),
+                named: format!("{} ({})", most.title, most.id),
+                instead: of.and_then(|of| of.instead),
+            })
         })
         .collect();
     // One that is a symptom itself is nobody's cause.
@@ -81,8 +94,11 @@ pub(super) fn link(evidence: &Evidence, findings: &mut [Finding]) {
             .any(|(known, root)| *root && known == id)
     };
     for (symptom, cause) in findings.iter_mut().zip(found) {
-        if let Some((id, named)) = cause.filter(|(id, _)| is_root(id)) {
-            symptom.becomes_symptom_of(id, named);
+        if let Some(link) = cause.filter(|link| is_root(&link.id)) {
+            symptom.becomes_symptom_of(link.id, link.named);
+            if let Some(step) = link.instead {
+                symptom.remedy = vec![Step::advice(step)];
+            }
         }
     }
 }

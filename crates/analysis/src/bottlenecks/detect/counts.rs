@@ -138,3 +138,90 @@ pub(super) fn path<'p>(root: &'p Node, wanted: &Node) -> Option<Vec<&'p Node>> {
         Some(below)
     })
 }
+
+/// Whether a statement that changes rows found none when it was executed, and finds some otherwise: with other values it does
+/// what this execution did not.
+pub(super) fn changed_nothing(run: &RunEvidence, statement: &StatementTime, plan: &Plan) -> bool {
+    let root = &plan.root;
+    let none = |input: &Node| input.actual_rows == Some(0.0);
+    if root.kind != "ModifyTable" || root.nodes.is_empty() || !root.nodes.iter().all(none) {
+        return false;
+    }
+    let counters = statement.counters.as_ref();
+    if let Some(rows) = counters.and_then(|counters| counters.rows) {
+        return rows >= 0.5;
+    }
+    let written = match root.operation.as_deref() {
+        Some("Insert") => "n_tup_ins",
+        Some("Update") => "n_tup_upd",
+        Some("Delete") => "n_tup_del",
+        _ => return false,
+    };
+    let table = root.relation.as_deref().and_then(|name| run.table(name));
+    table.is_some_and(|table| table.by(written) > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::database::tests::statement as seen;
+    use super::super::tests::made::{found_on_full_cpus, one};
+    use super::*;
+    use crate::observed::statements::Counters;
+    use pgassay_model::observed::plans::{Execution, Work};
+
+    /// A DELETE of a row that was gone already was shown for what takes the time of those that find one.
+    #[test]
+    fn an_execution_that_found_no_row_does_not_stand_for_those_that_do() {
+        let ran = |kind: &str, came: f64, nodes: Vec<Node>| Node {
+            kind: kind.into(),
+            relation: Some("public.t".into()),
+            rows: 1.0,
+            actual_rows: Some(came),
+            work: Some(Work {
+                loops: 1.0,
+                ms: 1.0,
+                ..Work::default()
+            }),
+            nodes,
+            ..Node::default()
+        };
+        let named = |found: f64, rows: Option<f64>, deleted: f64| {
+            let root = Node {
+                operation: Some("Delete".into()),
+                ..ran("ModifyTable", 0.0, vec![ran("Index Scan", found, vec![])])
+            };
+            let plan = Plan {
+                root,
+                executed: Some(Execution {
+                    ms: 2.0,
+                    ..Execution::default()
+                }),
+                ..Plan::default()
+            };
+            let findings = found_on_full_cpus(|observed| {
+                let mut all = seen("DELETE FROM t WHERE id = $1", Some(plan));
+                all.statements[0].cpu_share = 0.9;
+                all.statements[0].counters = rows.map(|rows| Counters {
+                    calls: 100.0,
+                    rows: Some(rows),
+                    ..Counters::default()
+                });
+                observed.statements = Some(all);
+                let growth = observed.growth.get_or_insert_default();
+                growth.tables = vec![Grown {
+                    name: "public.t".into(),
+                    grown: [("n_tup_del".to_owned(), deleted)].into(),
+                    ..Grown::default()
+                }];
+            });
+            let full = one(&findings, "cpu-saturated").evidence.join("; ");
+            full.contains("busiest nodes")
+        };
+        assert!(named(1.0, Some(1.0), 100.0));
+        assert!(!named(0.0, Some(0.9), 100.0));
+        assert!(!named(0.0, None, 100.0));
+        // It never finds one: that is what it does.
+        assert!(named(0.0, Some(0.0), 100.0));
+        assert!(named(0.0, None, 0.0));
+    }
+}

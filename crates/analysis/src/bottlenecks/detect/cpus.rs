@@ -284,8 +284,11 @@ fn statements(run: &RunEvidence) -> Vec<String> {
             statement.named()
         );
         let plan = statement.plan.as_ref();
-        let rows =
-            plan.and_then(|plan| nodes::busiest(plan).or_else(|| busiest(run, statement, plan)));
+        let rows = plan.and_then(|plan| {
+            let usual = !counts::changed_nothing(run, statement, plan);
+            let executed = usual.then(|| nodes::busiest(plan)).flatten();
+            executed.or_else(|| busiest(run, statement, plan))
+        });
         std::iter::once(goes).chain(rows)
     });
     others.into_iter().chain(own).collect()

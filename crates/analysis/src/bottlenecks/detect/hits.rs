@@ -5,7 +5,7 @@ use pgassay_model::observed::plans::Plan;
 
 use super::tenths;
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
-use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity, StepKind};
+use crate::bottlenecks::finding::{Basis, Confidence, Finding, Observation, Severity, StepKind};
 use crate::observed::statements::StatementTime;
 use crate::profile::Class;
 
@@ -200,6 +200,15 @@ pub struct Named {
     pub title: String,
     /// What was seen.
     pub seen: Observation,
+}
+
+/// Whether a finding is about a statement.
+pub(super) fn is_about(finding: &Finding, statement: &StatementTime) -> bool {
+    let name = statement.named();
+    let (first, also) = (format!(" goes to: {name}"), format!(": {name})"));
+    let of_table = format!("the one with the most time: {name}");
+    let mut all = finding.evidence.iter();
+    all.any(|text| text.ends_with(&first) || text.ends_with(&also) || *text == of_table)
 }
 
 /// The statements that matter, by their time.

@@ -79,6 +79,7 @@ mod spilling;
 mod standbys;
 mod statements;
 mod statistics;
+mod stems;
 mod storage;
 mod targets;
 #[cfg(test)]
@@ -98,6 +99,7 @@ mod written;
 
 pub use cpus::{SATURATED, filled_by_own_work};
 pub use others::look as others;
+pub use stems::stem;
 
 use super::evidence::Evidence;
 use super::fact_view::FactView;

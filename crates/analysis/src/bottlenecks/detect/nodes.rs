@@ -5,7 +5,7 @@ use pgassay_model::observed::plans::{Node, Plan, TriggerRun, Work};
 use pgassay_text::number::counted;
 
 use super::functions::calls_in;
-use super::hits::{Named, Part, asks_catalogues, weighty};
+use super::hits::{Named, Part, asks_catalogues, is_about, weighty};
 use super::rewrites::rewrite;
 use super::{counts, forms, inner, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
@@ -184,7 +184,6 @@ pub(super) fn look(evidence: &Evidence, findings: &[Finding]) -> Vec<Named> {
 
 /// Whether a rule says what is wrong with a statement.
 fn is_told(statement: &StatementTime, findings: &[Finding]) -> bool {
-    let name = statement.named();
     let mut rules = findings.iter().filter(|finding| {
         finding.basis == Basis::Statements
             // An estimate that is wrong is often the fault of what the statement asks for.
@@ -192,11 +191,7 @@ fn is_told(statement: &StatementTime, findings: &[Finding]) -> bool {
             && finding.severity >= Severity::Medium
             && finding.confidence >= Confidence::Medium
     });
-    let (first, also) = (format!(" goes to: {name}"), format!(": {name})"));
-    let of_table = format!("the one with the most time: {name}");
-    let names =
-        |text: &String| text.ends_with(&first) || text.ends_with(&also) || *text == of_table;
-    rules.any(|finding| finding.evidence.iter().any(names))
+    rules.any(|finding| is_about(finding, statement))
 }
 
 /// A statement that was executed.
@@ -210,7 +205,8 @@ struct At<'a> {
 impl At<'_> {
     /// A node that takes most of the time.
     fn node(&self) -> Option<Named> {
-        let all = busy(self.plan)?;
+        let all = busy(self.plan)
+            .filter(|_| !counts::changed_nothing(self.run, self.statement, self.plan))?;
         let first = all.first().filter(|busy| busy.part >= MOST)?;
         // What a function does is said by what ran within it, or not at all.
         if !first.does_much() || calls(first.node, self.plan).is_some() {

@@ -134,8 +134,9 @@ impl LockRow {
             };
             match only_taken {
                 false => seen,
+                // What costs little and keeps nobody waiting is worth a line, and no headline.
                 true => seen
-                    .severity(Severity::Low)
+                    .severity(Severity::Info)
                     .confidence(Confidence::Low)
                     .symptom_of(
                         "statements that take it very many times: for each block, row or record",

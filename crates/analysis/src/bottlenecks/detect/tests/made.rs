@@ -22,7 +22,7 @@ use crate::stats::Estimate;
 use crate::{Analysis, analyse, metrics};
 
 /// What happened with 8 sessions, by the kernel's account and by samples.
-pub(super) struct Seen {
+pub(in crate::bottlenecks::detect) struct Seen {
     pub on_cpu: f64,
     pub ready: f64,
     pub idle: f64,
@@ -45,7 +45,7 @@ pub(super) struct Seen {
     pub settings: &'static [(&'static str, &'static str, &'static str)],
 }
 
-pub(super) const QUIET: Seen = Seen {
+pub(in crate::bottlenecks::detect) const QUIET: Seen = Seen {
     on_cpu: 0.5,
     ready: 0.1,
     idle: 0.4,
@@ -178,7 +178,7 @@ pub(super) fn found_as(seen: &Seen, edit: impl FnOnce(&mut PointObserved)) -> Ve
 }
 
 /// What `look` makes of it.
-pub(super) fn looked_at<T>(
+pub(in crate::bottlenecks::detect) fn looked_at<T>(
     seen: &Seen,
     edit: impl FnOnce(&mut PointObserved),
     look: impl FnOnce(&Evidence) -> T,
