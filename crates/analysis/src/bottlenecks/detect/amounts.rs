@@ -89,7 +89,7 @@ fn filtered<'a>(evidence: &Evidence, statement: &'a StatementTime, plan: &Plan) 
         if let Some((each, _)) = counts::executed(node) {
             let all = each * node.work?.loops;
             // Workers share one scan.
-            let each = match is_shared(&plan.root, node) {
+            let each = match plan.root.shares_out(node) {
                 true => all,
                 false => each,
             };
@@ -101,7 +101,7 @@ fn filtered<'a>(evidence: &Evidence, statement: &'a StatementTime, plan: &Plan) 
     let (_, each, name, node) = scans.max_by(|a, b| a.0.total_cmp(&b.0))?;
     let filter = node.conditions.get("Filter")?;
     let facts = plan.relations.get(name)?;
-    let shared = is_shared(&plan.root, node) && plan.executed.is_some();
+    let shared = plan.root.shares_out(node) && plan.executed.is_some();
     let of_workers = counts::gave(node).filter(|_| shared);
     let (wanted, confidence) = match of_workers.or_else(|| counts::kept(run, statement, plan, node))
     {
@@ -165,24 +165,6 @@ fn filtered<'a>(evidence: &Evidence, statement: &'a StatementTime, plan: &Plan) 
         confidence,
         evidence: evidence_of,
         steps,
-    })
-}
-
-/// Whether workers share the scan of a node, each with a part of its rows: it is not what a loop or a subplan begins anew.
-fn is_shared(root: &Node, node: &Node) -> bool {
-    let path = counts::path(root, node).unwrap_or_default();
-    let gathers = |n: &&Node| matches!(n.kind.as_str(), "Gather" | "Gather Merge");
-    let Some(at) = path.iter().position(gathers) else {
-        return false;
-    };
-    path[at..].windows(2).all(|pair| {
-        let of_plan = pair[1]
-            .relationship
-            .as_deref()
-            .is_none_or(|of| of != "SubPlan");
-        let first = pair[0].nodes.first();
-        let outer = first.is_some_and(|first| std::ptr::eq(first, pair[1]));
-        of_plan && (outer || pair[0].kind != "Nested Loop")
     })
 }
 

@@ -162,7 +162,7 @@ fn taken(evidence: &Evidence) -> Option<Observation> {
     let waiting = budget.map(|budget| budget.share(budget.ready));
     let waits = waiting.map_or(full, |waiting| waiting >= least);
     let nearly = busy >= CONFINED * cpus;
-    if !(nearly && waits) || !mostly_others(server, others) || run.held_back().is_some() {
+    if !(nearly && waits && mostly_others(server, others)) || run.held_back().is_some() {
         return None;
     }
     let waits = waiting.map_or_else(String::new, |waiting| {
