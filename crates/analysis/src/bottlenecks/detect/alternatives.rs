@@ -173,7 +173,8 @@ fn timed<'s>(
 ) -> Option<Hit<'s>> {
     let Alternative { setting, value, .. } = other;
     let ratio = others / own.max(f64::MIN_POSITIVE);
-    if ratio > CLEARLY {
+    // Compiled or not, the plan is the same.
+    if ratio > CLEARLY && setting != COMPILES {
         return None;
     }
     let (gone, instead) = differences(&plan.root, &other.root);
