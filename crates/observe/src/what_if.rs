@@ -254,9 +254,14 @@ pub(super) fn faster(executed: &mut Executed) -> Vec<Alternative> {
         };
         if ms < faster * base_ms && differs {
             drop_outputs(&mut root, &|_| false);
+            // Our own questions are not compiled.
+            let value_shown = match setting.name == COMPILES {
+                true => "on".to_owned(),
+                false => setting.shown.clone(),
+            };
             found.push(Alternative {
                 setting: setting.name.clone(),
-                value: setting.shown.clone(),
+                value: value_shown,
                 is_default: value == setting.default,
                 tried: value,
                 root,

@@ -129,10 +129,7 @@ fn hit<'s>(
         step = match other.is_default {
             true => (
                 StepKind::Sql,
-                format!(
-                    "ALTER SYSTEM RESET {setting}; SELECT pg_reload_conf();   -- {}",
-                    other.tried
-                ),
+                format!("ALTER SYSTEM RESET {setting}; SELECT pg_reload_conf();"),
             ),
             false => (
                 StepKind::Sql,

@@ -73,7 +73,7 @@ fn skipped<'a>(evidence: &Evidence, statement: &'a StatementTime, plan: &Plan) -
         steps: vec![(
             StepKind::Advice,
             "go on behind the last row of the page before: WHERE key > last key ORDER BY key LIMIT n (keyset \
-             pagination), without OFFSET"
+             pagination), without OFFSET; with < for DESC, and over all columns of the order: (a, b) < (last a, last b)"
                 .to_owned(),
         )],
     })
@@ -120,7 +120,8 @@ fn filtered<'a>(evidence: &Evidence, statement: &'a StatementTime, plan: &Plan) 
         return None;
     }
     let index = used(node);
-    let serving = served_by(filter, facts, index);
+    // One that finds the rows does not give the order in which the first are wanted.
+    let serving = served_by(filter, facts, index).filter(|_| !stops(&plan.root, node, false));
     let mut evidence_of = Vec::new();
     let steps = match serving {
         Some(serving) => {
@@ -166,6 +167,19 @@ fn filtered<'a>(evidence: &Evidence, statement: &'a StatementTime, plan: &Plan) 
         evidence: evidence_of,
         steps,
     })
+}
+
+/// Whether a LIMIT stops a scan when it has its rows: nothing between them must have all of them first.
+fn stops(root: &Node, wanted: &Node, limited: bool) -> bool {
+    if std::ptr::eq(root, wanted) {
+        return limited;
+    }
+    let limited = match root.kind.as_str() {
+        "Limit" => true,
+        "Sort" | "Aggregate" | "Group" | "Hash" | "WindowAgg" => false,
+        _ => limited,
+    };
+    root.nodes.iter().any(|node| stops(node, wanted, limited))
 }
 
 /// The index that a scan goes by.

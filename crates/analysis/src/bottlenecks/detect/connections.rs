@@ -49,7 +49,7 @@ fn connections(evidence: &Evidence) -> Option<Observation> {
         Some(share) if share >= 0.02 => {
             let seen = Observation::of_samples(share, saw);
             // Between their transactions our clients do nothing but open sessions.
-            let seen = match run.is_own_load() && done <= ONE_OR_TWO * opened {
+            let seen = match !run.is_own_load() && done <= ONE_OR_TWO * opened {
                 true => Observation {
                     basis: Basis::MachineTime,
                     ..seen.covers(share)

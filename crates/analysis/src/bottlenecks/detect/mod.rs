@@ -53,6 +53,7 @@ mod needless;
 mod nodes;
 mod notify;
 mod objects;
+mod one_by_one;
 mod others;
 mod pages;
 mod partitions;
@@ -187,6 +188,7 @@ const FUNCTIONS: &[&[Detector]] = &[
     failures::DETECTORS,
     amounts::DETECTORS,
     notify::DETECTORS,
+    one_by_one::DETECTORS,
     functions::DETECTORS,
     bodies::DETECTORS,
     needless::DETECTORS,

@@ -292,16 +292,22 @@ impl<'a> Stale<'a> {
     }
 
     /// What keeps them new.
-    fn kept(&self) -> Option<(StepKind, String)> {
-        self.off.map(|_| {
-            (
+    fn kept(&self) -> (StepKind, String) {
+        match self.off {
+            Some(_) => (
                 StepKind::Sql,
                 format!(
                     "ALTER TABLE {} RESET (autovacuum_enabled);   -- and ANALYZE at the end of what loads it",
                     self.table
                 ),
-            )
-        })
+            ),
+            None => (
+                StepKind::Advice,
+                "have what loads or changes many rows end with ANALYZE of the table: autovacuum comes only when a part of all its rows has \
+                 changed (autovacuum_analyze_scale_factor, a tenth)"
+                    .to_owned(),
+            ),
+        }
     }
 }
 
@@ -361,7 +367,9 @@ pub(super) fn looped(at: &At) -> Option<Shown> {
     if !stale.is_empty() {
         // The other side's rows decide, too.
         let mut first = vec![(StepKind::Sql, format!("ANALYZE {driving}, {driven};"))];
-        first.extend(stale.iter().filter_map(Stale::kept));
+        let mut kept: Vec<_> = stale.iter().map(Stale::kept).collect();
+        kept.dedup();
+        first.extend(kept);
         first.append(&mut steps);
         steps = first;
     }

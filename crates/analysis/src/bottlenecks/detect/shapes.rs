@@ -329,7 +329,10 @@ fn subplan(at: &At) -> Option<Shown> {
     let table = scan.relation.as_ref()?;
     let facts = at.facts(scan)?;
     let (rows, pages) = (facts.rows?, facts.pages?);
-    let times = at.plan.root.times(node)?;
+    let executed = node.work.filter(|_| at.plan.executed.is_some());
+    let times = executed
+        .map(|work| work.loops)
+        .or_else(|| at.plan.root.times(node))?;
     let mut conditions = parent.conditions.values();
     let condition = conditions.find(|text| parent.calls(text, node, ""));
     // A list that does not depend on the row: x NOT IN (SELECT …). Each row goes through half of it.
@@ -423,7 +426,7 @@ fn lossy(at: &At) -> Option<Shown> {
     let found = node.all().into_iter().map(|(_, n)| n);
     let found = found
         .filter(|n| n.kind == "Bitmap Index Scan")
-        .map(|n| n.rows);
+        .map(|n| n.actual_rows.unwrap_or(n.rows));
     let matching = found.fold(0.0, f64::max);
     // Pages that so many rows lie in, if they lie anywhere (Mackert and Lohman, as the planner has it).
     let visited = (2.0 * pages * matching / (2.0 * pages + matching)).min(pages);

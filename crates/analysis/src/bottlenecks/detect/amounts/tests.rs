@@ -188,7 +188,7 @@ fn an_index_that_finds_far_more_than_the_filter_leaves_is_completed() {
 /// One more index was told where one stood ready that the costs kept the planner from.
 #[test]
 fn an_index_that_is_there_and_not_taken_is_no_index_that_lacks() {
-    let with = |first: &str| {
+    let under = |first: &str, above: fn(Node) -> Node| {
         let mut facts = indexed(&["id", "a"], "id");
         let mut other = facts.indexes[0].clone();
         other.name = "public.t_other".into();
@@ -197,15 +197,27 @@ fn an_index_that_is_there_and_not_taken_is_no_index_that_lacks() {
         facts.indexes.push(other);
         let counted = [("idx_scan", 100.0), ("idx_tup_fetch", 4e6)];
         let scan = scan("Index Scan", "(t.a = $1)");
-        let findings = found("SELECT", scan, facts, 1.0, NONE, &counted);
+        let findings = found("SELECT", above(scan), facts, 1.0, NONE, &counted);
         one(&findings, "rows-discarded").clone()
     };
+    let with = |first: &str| under(first, |scan| scan);
     let steps = |finding: &Finding| -> String {
         let texts = finding.remedy.iter().map(|step| step.text.as_str());
         texts.collect::<Vec<_>>().join("; ")
     };
     let ready = with("a");
     assert!(!steps(&ready).contains("CREATE INDEX"), "{ready:#?}");
+    // For the first few in an order it does not have both.
+    let first_few = under("a", |scan| Node {
+        kind: "Limit".into(),
+        rows: 1.0,
+        nodes: vec![scan],
+        ..Node::default()
+    });
+    assert!(
+        steps(&first_few).contains("ON public.t (a, id);"),
+        "{first_few:#?}"
+    );
     assert!(
         steps(&ready).contains("public.t_other (a) finds them")
             && steps(&ready).contains("random_page_cost"),
