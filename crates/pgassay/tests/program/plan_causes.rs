@@ -44,11 +44,17 @@ fn holds(server: &Server, cases: &[Case]) {
 }
 
 fn server(tables: &str) -> Server {
+    server_with(tables, "4")
+}
+
+/// One whose planner takes a page anywhere for so many times as dear as the next one.
+fn server_with(tables: &str, random_page_cost: &str) -> Server {
     let settings = [
         ("shared_preload_libraries", "pg_stat_statements"),
         ("max_parallel_workers_per_gather", "0"),
         ("jit", "off"),
         ("wal_level", "logical"),
+        ("random_page_cost", random_page_cost),
     ];
     let server = Server::start(HBA, &settings, |_| {});
     server.run("CREATE EXTENSION pg_stat_statements");
@@ -119,7 +125,8 @@ const READING: &[Case] = &[
 
 #[test]
 fn what_goes_through_more_than_it_gives_is_told_by_its_form() {
-    holds(&server(READ), READING);
+    // Between an index that is walked and the whole table the planner chose by the sample that ANALYZE took.
+    holds(&server_with(READ, "1.1"), READING);
 }
 
 #[test]
