@@ -163,8 +163,10 @@ fn explained(evidence: &Evidence, findings: &[Finding]) -> Option<f64> {
     let running = of(Basis::CpuSamples).min(budget.share(budget.on_cpu));
     let ready = of(Basis::MachineTime).min(budget.share(budget.ready));
     // Time of statements is the same time by another division, and two findings may be about one
-    // statement: the largest counts.
-    let by_statement = findings.iter().filter(|f| f.basis == Basis::Statements);
+    // statement: the largest counts. So it is with what was counted.
+    let by_statement = findings
+        .iter()
+        .filter(|f| matches!(f.basis, Basis::Statements | Basis::Counters));
     let by_statement = by_statement.filter_map(|f| f.budget_share);
     let largest = by_statement.fold(0.0, f64::max);
     Some((waiting + running + ready).max(largest).clamp(0.0, 1.0))

@@ -22,9 +22,14 @@ impl Node {
         all.filter_map(|(_, node)| Some(node.work?.ms)).sum()
     }
 
-    /// Whether workers execute a node beside one another, each for a part of its rows: it stands below a Gather, and is no
-    /// inner side that each of them executes for its own rows.
-    pub fn shares_out(&self, wanted: &Node) -> bool {
+    /// Whether it takes rows from parallel workers.
+    pub fn gathers(&self) -> bool {
+        matches!(self.kind.as_str(), "Gather" | "Gather Merge")
+    }
+
+    /// Whether a node below gives each parallel worker a part of its rows (a partial plan): it stands below a Gather, and is
+    /// no inner side that each of them executes for its own rows.
+    pub fn is_partial(&self, wanted: &Node) -> bool {
         fn below(node: &Node, wanted: &Node, gathered: bool) -> Option<bool> {
             if std::ptr::eq(node, wanted) {
                 return Some(gathered);
@@ -32,7 +37,7 @@ impl Node {
             let mut nodes = node.nodes.iter().enumerate();
             nodes.find_map(|(at, child)| {
                 let gathered = match node.kind.as_str() {
-                    "Gather" | "Gather Merge" => true,
+                    _ if node.gathers() => true,
                     "Nested Loop" if at > 0 => false,
                     _ => gathered && child.relationship.as_deref() != Some("SubPlan"),
                 };
@@ -179,9 +184,9 @@ mod tests {
         let root = node("Sort", vec![node("Gather", vec![looped])]);
         let looped = &root.nodes[0].nodes[0];
         let join = &looped.nodes[0];
-        assert!(root.shares_out(&join.nodes[0]) && root.shares_out(&join.nodes[1].nodes[0]));
+        assert!(root.is_partial(&join.nodes[0]) && root.is_partial(&join.nodes[1].nodes[0]));
         // Each of them looks for its own rows.
-        assert!(!root.shares_out(&looped.nodes[1]));
-        assert!(!root.shares_out(&root.nodes[0]));
+        assert!(!root.is_partial(&looped.nodes[1]));
+        assert!(!root.is_partial(&root.nodes[0]));
     }
 }

@@ -89,7 +89,7 @@ fn filtered<'a>(evidence: &Evidence, statement: &'a StatementTime, plan: &Plan) 
         if let Some((each, _)) = counts::executed(node) {
             let all = each * node.work?.loops;
             // Workers share one scan.
-            let each = match plan.root.shares_out(node) {
+            let each = match plan.root.is_partial(node) {
                 true => all,
                 false => each,
             };
@@ -101,7 +101,7 @@ fn filtered<'a>(evidence: &Evidence, statement: &'a StatementTime, plan: &Plan) 
     let (_, each, name, node) = scans.max_by(|a, b| a.0.total_cmp(&b.0))?;
     let filter = node.conditions.get("Filter")?;
     let facts = plan.relations.get(name)?;
-    let shared = plan.root.shares_out(node) && plan.executed.is_some();
+    let shared = plan.root.is_partial(node) && plan.executed.is_some();
     let of_workers = counts::gave(node).filter(|_| shared);
     let (wanted, confidence) = match of_workers.or_else(|| counts::kept(run, statement, plan, node))
     {
@@ -121,7 +121,7 @@ fn filtered<'a>(evidence: &Evidence, statement: &'a StatementTime, plan: &Plan) 
     }
     let index = used(node);
     // One that finds the rows does not give the order in which the first are wanted.
-    let serving = served_by(filter, facts, index).filter(|_| !stops(&plan.root, node, false));
+    let serving = served_by(filter, facts, index).filter(|_| !stops(&plan.root, node));
     let mut evidence_of = Vec::new();
     let steps = match serving {
         Some(serving) => {
@@ -170,16 +170,11 @@ fn filtered<'a>(evidence: &Evidence, statement: &'a StatementTime, plan: &Plan) 
 }
 
 /// Whether a LIMIT stops a scan when it has its rows: nothing between them must have all of them first.
-fn stops(root: &Node, wanted: &Node, limited: bool) -> bool {
-    if std::ptr::eq(root, wanted) {
-        return limited;
-    }
-    let limited = match root.kind.as_str() {
-        "Limit" => true,
-        "Sort" | "Aggregate" | "Group" | "Hash" | "WindowAgg" => false,
-        _ => limited,
-    };
-    root.nodes.iter().any(|node| stops(node, wanted, limited))
+fn stops(root: &Node, scan: &Node) -> bool {
+    let path = counts::path(root, scan).unwrap_or_default();
+    let all_first = ["Limit", "Sort", "Aggregate", "Group", "Hash", "WindowAgg"];
+    let nearest = path.iter().rev().map(|node| node.kind.as_str());
+    nearest.into_iter().find(|kind| all_first.contains(kind)) == Some("Limit")
 }
 
 /// The index that a scan goes by.
@@ -411,9 +406,7 @@ fn parallel(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let hits: Vec<Hit> = with_plans(&run, |statement, plan| {
         let all = plan.root.all();
-        let gathers = all
-            .iter()
-            .any(|(_, n)| matches!(n.kind.as_str(), "Gather" | "Gather Merge"));
+        let gathers = all.iter().any(|(_, n)| n.gathers());
         let took = statement.counters.as_ref().and_then(|c| c.execution_ms);
         let short = took.map_or(plan.root.cost < LITTLE_COST, |ms| ms < LONG_MS);
         // An index would do away with the workers, too.

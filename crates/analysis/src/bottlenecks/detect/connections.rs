@@ -51,7 +51,7 @@ fn connections(evidence: &Evidence) -> Option<Observation> {
             // Between their transactions our clients do nothing but open sessions.
             let seen = match !run.is_own_load() && done <= ONE_OR_TWO * opened {
                 true => Observation {
-                    basis: Basis::MachineTime,
+                    basis: Basis::Counters,
                     ..seen.covers(share)
                 },
                 false => seen,

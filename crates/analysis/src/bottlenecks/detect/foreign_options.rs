@@ -6,7 +6,7 @@ use pgassay_model::observed::plans::{Node, Plan};
 use pgassay_text::quote::quote_ident;
 
 use super::hits::{Hit, Left, Part, joined, with_plans};
-use super::{Detector, run};
+use super::{Detector, is_off, run};
 use crate::bottlenecks::evidence::Evidence;
 use crate::bottlenecks::finding::{Confidence, Observation, StepKind};
 
@@ -53,10 +53,6 @@ fn dearly(evidence: &Evidence) -> Option<Observation> {
         })
     });
     joined(&run, hits)
-}
-
-fn is_off(value: &str) -> bool {
-    ["off", "false", "no", "0", "f"].contains(&value.to_ascii_lowercase().as_str())
 }
 
 fn disconnected(_: &Plan, _: &Node, server: &ForeignServer) -> Option<Told> {

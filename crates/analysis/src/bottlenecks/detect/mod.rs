@@ -77,6 +77,7 @@ mod sessions;
 mod settings;
 mod shapes;
 mod spilling;
+mod stale;
 mod standbys;
 mod statements;
 mod statistics;
@@ -339,6 +340,11 @@ fn percent(share: f64) -> String {
     } else {
         format!("{percent:.1} %")
     }
+}
+
+/// Whether an option of a relation or of a server says no.
+fn is_off(value: &str) -> bool {
+    ["off", "false", "no", "0", "f"].contains(&value.to_ascii_lowercase().as_str())
 }
 
 /// A measured share, with a decimal always: `32.1 %`.

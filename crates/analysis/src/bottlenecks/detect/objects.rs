@@ -3,7 +3,7 @@
 use pgassay_model::observed::growth::{Grown, GrowthRecord, HoldsHorizon};
 
 use super::hits::weighty;
-use super::{Detector, run, tenths};
+use super::{Detector, is_off, run, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity};
 use crate::observed::statements::StatementTime;
@@ -182,10 +182,7 @@ fn hampering<'a>(run: &RunEvidence<'a>, table: &str) -> Vec<(&'a str, &'a str)> 
     let options = options.map(|(name, value)| (name.as_str(), value.as_str()));
     options
         .filter(|(name, value)| {
-            let off = ["off", "false", "no", "0"]
-                .iter()
-                .any(|no| value.eq_ignore_ascii_case(no));
-            off && matches!(*name, "vacuum_index_cleanup" | "autovacuum_enabled")
+            matches!(*name, "vacuum_index_cleanup" | "autovacuum_enabled") && is_off(value)
         })
         .collect()
 }

@@ -83,7 +83,7 @@ fn asked_again(evidence: &Evidence) -> Option<Observation> {
         .map_or(0.0, |profile| profile.class(Class::Executor));
     let spared = (again.times - 1) as f64 / again.of as f64 * (1.0 - executor);
     let saw = format!(
-        "The load sends the same statement {} times with each run of its script, a row at a time, of {} statements in all: {}",
+        "The load sends the same statement {} times with each run of its script, a row at a time, of {} statements in all: {}.",
         again.times, again.of, again.text
     );
     let share: f64 = weighty(&run)
@@ -91,7 +91,7 @@ fn asked_again(evidence: &Evidence) -> Option<Observation> {
         .map(|s| s.share)
         .sum();
     Some(
-        Observation::measured(Basis::MachineTime, Some(spared), saw)
+        Observation::measured(Basis::Counters, Some(spared), saw)
             .confidence(Confidence::High)
             .severity(Severity::High)
             .covers(share.min(1.0))

@@ -56,8 +56,7 @@ fn scan<'a>(
     let facts = plan.relations.get(table)?;
     let rows = facts.rows.filter(|rows| *rows >= FEW_ROWS)?;
     // Workers are there for the scan's sake, and what they cost goes with it.
-    let gathered =
-        parent.filter(|parent| matches!(parent.kind.as_str(), "Gather" | "Gather Merge"));
+    let gathered = parent.filter(|parent| parent.gathers());
     let part = plan.part(gathered.unwrap_or(node));
     // Under a limit a scan may stop early.
     let may_stop = parent.is_some_and(|parent| parent.kind == "Limit");
@@ -231,9 +230,8 @@ pub(super) fn counted(
     plan: &Plan,
     (parent, node): (Option<&Node>, &Node),
 ) -> Option<f64> {
-    let gathers = |above: &Node| matches!(above.kind.as_str(), "Gather" | "Gather Merge");
     let is_all = match parent {
-        Some(above) => gathers(above) && std::ptr::eq(above, &plan.root),
+        Some(above) => above.gathers() && std::ptr::eq(above, &plan.root),
         None => std::ptr::eq(node, &plan.root),
     };
     let counters = statement.counters.as_ref();
@@ -242,7 +240,7 @@ pub(super) fn counted(
     let counted = counters.and_then(|counters| counters.rows);
     counted.or_else(|| {
         // Each worker gives a part of the rows.
-        let loops = match plan.root.shares_out(node) {
+        let loops = match plan.root.is_partial(node) {
             true => node.work.map_or(1.0, |work| work.loops),
             false => 1.0,
         };

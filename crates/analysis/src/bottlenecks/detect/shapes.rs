@@ -329,10 +329,9 @@ fn subplan(at: &At) -> Option<Shown> {
     let table = scan.relation.as_ref()?;
     let facts = at.facts(scan)?;
     let (rows, pages) = (facts.rows?, facts.pages?);
-    let executed = node.work.filter(|_| at.plan.executed.is_some());
-    let times = executed
-        .map(|work| work.loops)
-        .or_else(|| at.plan.root.times(node))?;
+    let counted = node.work.filter(|_| at.plan.executed.is_some());
+    let counted = counted.map(|work| work.loops);
+    let times = counted.or_else(|| at.plan.root.times(node))?;
     let mut conditions = parent.conditions.values();
     let condition = conditions.find(|text| parent.calls(text, node, ""));
     // A list that does not depend on the row: x NOT IN (SELECT …). Each row goes through half of it.
@@ -346,7 +345,8 @@ fn subplan(at: &At) -> Option<Shown> {
         if !listed || node.rows < FEW_DRIVING {
             return None;
         }
-        let driving = (times / 0.5).max(1.0);
+        // The planner takes half of the rows to pass, and what passes for what drives it.
+        let driving = counted.unwrap_or(times / 0.5).max(1.0);
         let instead = (driving * BY_INDEX_COST).min(pages + 0.03 * rows);
         let mut steps = vec![advice(match negated {
             true => format!(

@@ -52,7 +52,18 @@ const STEMS: &[Stem] = &[
         ),
     },
     Stem {
-        symptom: |symptom| symptom.id == "rows-discarded",
+        // What the plan does that another setting would not have chosen.
+        symptom: |symptom| {
+            symptom.id.starts_with("plan-node/")
+                || matches!(
+                    symptom.id.as_str(),
+                    "index-walked"
+                        | "late-filter"
+                        | "rows-discarded"
+                        | "sequential-scan"
+                        | "sort-below-limit"
+                )
+        },
         cause: |cause| cause.id == "plan-by-settings",
         holds: of_one_statement,
         instead: None,
@@ -91,8 +102,7 @@ fn starts_workers(evidence: &Evidence, cause: &Finding) -> bool {
     let plans = weighty(run).filter(|statement| is_about(cause, statement));
     plans.filter_map(|s| s.plan.as_ref()).any(|plan| {
         let all = plan.root.all();
-        all.iter()
-            .any(|(_, n)| matches!(n.kind.as_str(), "Gather" | "Gather Merge"))
+        all.iter().any(|(_, n)| n.gathers())
     })
 }
 

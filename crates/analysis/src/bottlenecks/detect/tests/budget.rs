@@ -89,6 +89,9 @@ fn page_faults_of_processes_that_come_and_go_are_a_symptom() {
     // What is not the statements' own is the opening's.
     let opening = one(&opened, "connections-opened");
     assert!(opening.gain_at_most > faults.gain_at_most, "{opening:#?}");
+    // A client that opens a session waits for nothing else: with 95 % of the samples 1.44 times was said, and 161 came.
+    assert!(opening.gain_at_most.unwrap() > 0.8, "{opening:#?}");
+    assert!(opening.budget_share.unwrap() > 0.8, "{opening:#?}");
     let lasting = of(false, 4.0);
     assert_eq!(one(&lasting, "page-faults").symptom_of, None);
 }
