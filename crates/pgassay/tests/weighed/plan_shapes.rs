@@ -71,6 +71,7 @@ const CASES: &[(&str, &str, &str)] = &[
 
 #[test]
 fn a_plans_shape_tells_the_cause_and_what_mends_it_is_no_finding() {
+    let _alone = crate::alone();
     let settings = [
         ("join_collapse_limit", "1"),
         ("work_mem", "64kB"),

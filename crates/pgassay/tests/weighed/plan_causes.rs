@@ -13,8 +13,10 @@ fn holds(server: &Server, cases: &[Case]) {
     let mut left: Vec<&Case> = cases.iter().collect();
     let mut last = serde_json::Value::Null;
     // On a busy machine not all of them weigh enough, or are explained, in one window: those are looked at once more.
-    for _ in 0..5 {
-        let spoilt: Vec<&str> = left.iter().map(|case| case.2).collect();
+    // From the third window on each is looked at by itself, where no other takes the time.
+    for turn in 0..8 {
+        let together = if turn < 2 { left.len() } else { 1 };
+        let spoilt: Vec<&str> = left.iter().take(together).map(|case| case.2).collect();
         last = watched(server, &spoilt);
         left.retain(|(id, words, _, _)| match finding(&last, id) {
             Some(found) if found.to_string().contains(words) => {
@@ -26,6 +28,7 @@ fn holds(server: &Server, cases: &[Case]) {
         if left.is_empty() {
             break;
         }
+        left.rotate_left(1);
     }
     assert!(
         left.is_empty(),
@@ -125,12 +128,14 @@ const READING: &[Case] = &[
 
 #[test]
 fn what_goes_through_more_than_it_gives_is_told_by_its_form() {
+    let _alone = crate::alone();
     // Between an index that is walked and the whole table the planner chose by the sample that ANALYZE took.
     holds(&server_with(READ, "1.1"), READING);
 }
 
 #[test]
 fn locks_on_rows_that_nobody_changes_are_told() {
+    let _alone = crate::alone();
     let server = server(
         "CREATE TABLE item AS SELECT g AS id, g AS price FROM generate_series(1, 2000) g; ALTER TABLE item ADD PRIMARY KEY (id)",
     );
@@ -241,6 +246,7 @@ const JOINING: &[Case] = &[
 
 #[test]
 fn what_is_multiplied_or_repeated_is_told_by_its_cause() {
+    let _alone = crate::alone();
     holds(&server(JOINED), JOINING);
 }
 
@@ -293,6 +299,7 @@ const WRITING: &[Case] = &[
 
 #[test]
 fn what_is_written_or_computed_for_nothing_is_told() {
+    let _alone = crate::alone();
     let server = server(WRITTEN);
     server.run("SELECT pg_create_logical_replication_slot('reader', 'test_decoding')");
     server.run("INSERT INTO outbox (body) SELECT 'placed' FROM generate_series(1, 5000)");
@@ -301,6 +308,7 @@ fn what_is_written_or_computed_for_nothing_is_told() {
 
 #[test]
 fn a_vacuum_that_sleeps_is_told_the_setting_and_its_remedy_ends_it() {
+    let _alone = crate::alone();
     let tables = "CREATE TABLE a AS SELECT g FROM generate_series(1, 100000) g; CREATE TABLE b AS SELECT * FROM a; \
                   CREATE TABLE c AS SELECT * FROM a; CREATE TABLE d AS SELECT * FROM a";
     let server = server(tables);
@@ -312,7 +320,14 @@ fn a_vacuum_that_sleeps_is_told_the_setting_and_its_remedy_ends_it() {
         "VACUUM (DISABLE_PAGE_SKIPPING) c",
         "ANALYZE d",
     ];
-    let seen = watched(&server, &commands);
+    // On a busy machine there are few looks, and what so few say may be chance: it is looked at again.
+    let mut seen = watched(&server, &commands);
+    for _ in 0..4 {
+        if finding(&seen, "vacuum-cost-delay").is_some() {
+            break;
+        }
+        seen = watched(&server, &commands);
+    }
     let found = crate::statements::the(&seen, "vacuum-cost-delay");
     let step = crate::statements::sql_of(found).to_owned();
     assert!(
@@ -375,6 +390,7 @@ const KEEPING_APART: &[Case] = &[
 
 #[test]
 fn what_keeps_the_planner_from_the_short_way_is_told() {
+    let _alone = crate::alone();
     let server = server(KEPT_APART);
     holds(&server, KEEPING_APART);
 }

@@ -5,6 +5,7 @@ use crate::statements::{HBA, finding, sql_of, the, watched};
 
 #[test]
 fn a_table_that_was_large_once_is_told_to_be_rewritten() {
+    let _alone = crate::alone();
     let server = Server::start(HBA, &[("fsync", "off"), ("autovacuum", "off")], |_| {});
     server.run("CREATE TABLE online AS SELECT i AS id, i % 20 AS app, repeat('x', 100) AS who FROM generate_series(1, 200000) i");
     server.run("DELETE FROM online WHERE id <= 199800");
@@ -32,6 +33,7 @@ fn a_table_that_was_large_once_is_told_to_be_rewritten() {
 
 #[test]
 fn workers_that_want_the_same_row_are_told_to_pass_over_it() {
+    let _alone = crate::alone();
     let server = Server::start(HBA, &[("fsync", "off")], |_| {});
     server.run("CREATE TABLE job AS SELECT i AS id FROM generate_series(1, 1000) i");
     server.run("CREATE INDEX ON job (id)");

@@ -7,6 +7,7 @@ use pgassay_pgwire::connect;
 
 #[test]
 fn a_transaction_left_open_is_blamed_and_not_the_row() {
+    let _alone = crate::alone();
     let server = Server::start(HBA, &[], |_| {});
     server.run("CREATE TABLE counter AS SELECT 1 AS id, 0 AS n");
     let mut holder = connect(&server.owner().with_application_name("forgetful")).unwrap();
@@ -40,6 +41,7 @@ fn a_transaction_left_open_is_blamed_and_not_the_row() {
 
 #[test]
 fn a_delete_that_reads_the_referring_table_is_told_the_index_that_mends_it() {
+    let _alone = crate::alone();
     let server = Server::start(HBA, &[("fsync", "off")], |_| {});
     server.run("CREATE TABLE parent (id int PRIMARY KEY)");
     server.run("INSERT INTO parent SELECT generate_series(1, 400000)");
@@ -66,6 +68,7 @@ fn a_delete_that_reads_the_referring_table_is_told_the_index_that_mends_it() {
 /// Sent together with others a statement can't be explained by a guest: the log has the plan, and what came.
 #[test]
 fn a_plan_that_auto_explain_logged_is_read_from_the_log() {
+    let _alone = crate::alone();
     let server = Server::start(
         HBA,
         &[

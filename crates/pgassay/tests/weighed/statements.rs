@@ -102,6 +102,7 @@ fn with<'o>(observed: &'o Observed, words: &str) -> &'o SeenStatement {
 /// By its text, and by the number that the server gives it.
 #[test]
 fn a_statement_is_told_from_others_with_and_without_its_number() {
+    let _alone = crate::alone();
     for computed in ["off", "on"] {
         let server = Server::start(HBA, &[("compute_query_id", computed)], |_| {});
         let mut holder = connect(&server.owner()).unwrap();
@@ -141,6 +142,7 @@ fn a_statement_is_told_from_others_with_and_without_its_number() {
 
 #[test]
 fn what_counters_grew_by_is_what_the_sessions_did() {
+    let _alone = crate::alone();
     let server = Server::start(
         HBA,
         &[("shared_preload_libraries", "pg_stat_statements")],
@@ -264,6 +266,7 @@ pub(crate) fn sql_of(finding: &Value) -> &str {
 
 #[test]
 fn a_missing_index_is_found_and_its_remedy_removes_the_scans() {
+    let _alone = crate::alone();
     let server = Server::start(HBA, &[], |_| {});
     server.run(
         "CREATE TABLE things AS SELECT i AS id, 'x' || i AS mail FROM generate_series(1, 100000) i",
@@ -289,6 +292,7 @@ fn a_missing_index_is_found_and_its_remedy_removes_the_scans() {
 
 #[test]
 fn a_queue_full_of_dead_rows_is_told_to_vacuum() {
+    let _alone = crate::alone();
     let server = Server::start(HBA, &[("autovacuum", "off"), ("fsync", "off")], |_| {});
     server.run("CREATE TABLE queue (id bigserial PRIMARY KEY, payload text)");
     server.run("INSERT INTO queue (payload) SELECT 'x' FROM generate_series(1, 150000)");
@@ -331,6 +335,7 @@ fn a_queue_full_of_dead_rows_is_told_to_vacuum() {
 
 #[test]
 fn what_is_wrong_with_statements_is_named_and_gone_when_mended() {
+    let _alone = crate::alone();
     let server = Server::start(
         HBA,
         &[
@@ -388,6 +393,7 @@ fn what_is_wrong_with_statements_is_named_and_gone_when_mended() {
 /// could run its author's functions as us.
 #[test]
 fn a_strangers_statement_runs_nothing_as_us() {
+    let _alone = crate::alone();
     let server = Server::start(HBA, &[], |_| {});
     let mut session = connect(&server.owner()).unwrap();
     let several = session.execute_single("SELECT 1; CREATE TABLE made ()");
@@ -432,6 +438,7 @@ fn a_strangers_statement_runs_nothing_as_us() {
 /// No transaction that was watched got a number of its own, and no object was made.
 #[test]
 fn watching_writes_nothing() {
+    let _alone = crate::alone();
     let server = Server::start(HBA, &[("autovacuum", "off")], |_| {});
     let state = || {
         let mut session = connect(&server.owner()).unwrap();
