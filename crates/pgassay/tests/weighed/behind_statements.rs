@@ -2,7 +2,7 @@
 //! foreign keys, triggers and settings that their own text does not show.
 
 use crate::pg_support::Server;
-use crate::statements::{HBA, finding, sql_of, the, watched};
+use crate::statements::{HBA, finding, sql_of, the, watched, watched_for};
 use pgassay_pgwire::connect;
 
 #[test]
@@ -15,7 +15,7 @@ fn a_transaction_left_open_is_blamed_and_not_the_row() {
         .execute("BEGIN; UPDATE counter SET n = 7 WHERE id = 1")
         .unwrap();
     let turn = "SET lock_timeout = 300; UPDATE counter SET n = # WHERE id = 1";
-    let seen = watched(&server, &[turn]);
+    let seen = watched_for("idle-in-transaction", &server, &[turn]);
     let found = the(&seen, "idle-in-transaction");
     assert_eq!(found["confidence"], "high");
     assert!(found["symptom_of"].is_null(), "{found:#}");
@@ -50,7 +50,7 @@ fn a_delete_that_reads_the_referring_table_is_told_the_index_that_mends_it() {
     server.run("CREATE SEQUENCE next");
     server.run("VACUUM ANALYZE");
     let delete = "/* # */ DELETE FROM parent WHERE id = (SELECT nextval('next'))";
-    let seen = watched(&server, &[delete]);
+    let seen = watched_for("foreign-key-unindexed", &server, &[delete]);
     let found = the(&seen, "foreign-key-unindexed");
     assert_eq!(
         sql_of(found),
@@ -84,7 +84,7 @@ fn a_plan_that_auto_explain_logged_is_read_from_the_log() {
     );
     server.run("ANALYZE pairs");
     let sent = "SELECT #; SELECT count(*) AS secret_free FROM pairs WHERE a = 7 AND b = 7";
-    let seen = watched(&server, &[sent]);
+    let seen = watched_for("rows-misestimated", &server, &[sent]);
     let found = the(&seen, "rows-misestimated");
     assert_eq!(found["confidence"], "high", "{found:#}");
     assert!(

@@ -1,7 +1,7 @@
 //! What lies behind tables, on a real server: pages that are mostly empty, and queues of work.
 
 use crate::pg_support::Server;
-use crate::statements::{HBA, finding, sql_of, the, watched};
+use crate::statements::{HBA, finding, sql_of, the, watched, watched_for};
 
 #[test]
 fn a_table_that_was_large_once_is_told_to_be_rewritten() {
@@ -11,7 +11,7 @@ fn a_table_that_was_large_once_is_told_to_be_rewritten() {
     server.run("DELETE FROM online WHERE id <= 199800");
     server.run("VACUUM ANALYZE online");
     let read = "SELECT count(who) FROM online WHERE app = # % 20";
-    let seen = watched(&server, &[read]);
+    let seen = watched_for("swollen-table", &server, &[read]);
     let found = the(&seen, "swollen-table");
     assert!(
         sql_of(found).starts_with("VACUUM (FULL, ANALYZE) public.online;"),
@@ -42,7 +42,7 @@ fn workers_that_want_the_same_row_are_told_to_pass_over_it() {
             "BEGIN; SELECT # FROM job ORDER BY id LIMIT 1 FOR UPDATE{passes}; SELECT pg_sleep(0.01); COMMIT"
         )
     };
-    let seen = watched(&server, &[&take("")]);
+    let seen = watched_for("skip-locked", &server, &[&take("")]);
     let found = the(&seen, "skip-locked");
     assert_eq!(found["confidence"], "high", "{found:#}");
     assert!(found["remedy"].to_string().contains("SKIP LOCKED"));

@@ -2,7 +2,7 @@
 //! through more than their result is worth, each with a mended form that has no such finding.
 
 use crate::pg_support::Server;
-use crate::statements::{HBA, finding, watched};
+use crate::statements::{HBA, finding, sql_of, the, watched, watched_for};
 
 /// What a statement is spoilt by: the finding, words of it, the statement, and its mended form. `#` is another
 /// number each time.
@@ -140,8 +140,8 @@ fn locks_on_rows_that_nobody_changes_are_told() {
         "CREATE TABLE item AS SELECT g AS id, g AS price FROM generate_series(1, 2000) g; ALTER TABLE item ADD PRIMARY KEY (id)",
     );
     let locking = "SELECT price FROM item WHERE id = 1 + # % 2000 FOR UPDATE";
-    let seen = watched(&server, &[locking]);
-    let found = crate::statements::the(&seen, "rows-locked-unchanged");
+    let seen = watched_for("rows-locked-unchanged", &server, &[locking]);
+    let found = the(&seen, "rows-locked-unchanged");
     assert_eq!(found["confidence"], "high", "{found:#}");
     // Where rows are changed, locks are for that.
     let changing = "UPDATE item SET price = price + 1 WHERE id = 1 + # % 2000";
@@ -320,16 +320,9 @@ fn a_vacuum_that_sleeps_is_told_the_setting_and_its_remedy_ends_it() {
         "VACUUM (DISABLE_PAGE_SKIPPING) c",
         "ANALYZE d",
     ];
-    // On a busy machine there are few looks, and what so few say may be chance: it is looked at again.
-    let mut seen = watched(&server, &commands);
-    for _ in 0..4 {
-        if finding(&seen, "vacuum-cost-delay").is_some() {
-            break;
-        }
-        seen = watched(&server, &commands);
-    }
-    let found = crate::statements::the(&seen, "vacuum-cost-delay");
-    let step = crate::statements::sql_of(found).to_owned();
+    let seen = watched_for("vacuum-cost-delay", &server, &commands);
+    let found = the(&seen, "vacuum-cost-delay");
+    let step = sql_of(found).to_owned();
     assert!(
         step.starts_with("ALTER SYSTEM SET vacuum_cost_delay = 0; SELECT pg_reload_conf();"),
         "{found:#}"

@@ -232,6 +232,19 @@ pub(crate) fn watched(server: &Server, statements: &[&str]) -> Value {
     seen
 }
 
+/// [`watched`], and again where the finding is not there: on a busy machine there are few looks, and what so few say may
+/// be chance.
+pub(crate) fn watched_for(id: &str, server: &Server, statements: &[&str]) -> Value {
+    let mut seen = watched(server, statements);
+    for _ in 0..4 {
+        if finding(&seen, id).is_some() {
+            break;
+        }
+        seen = watched(server, statements);
+    }
+    seen
+}
+
 pub(crate) fn finding<'v>(seen: &'v Value, id: &str) -> Option<&'v Value> {
     let findings = seen["diagnosis"]["findings"].as_array().unwrap();
     findings.iter().find(|f| f["id"] == id)
@@ -273,7 +286,7 @@ fn a_missing_index_is_found_and_its_remedy_removes_the_scans() {
     );
     server.run("ANALYZE things");
     let look_up = "SELECT mail FROM things WHERE id = #";
-    let seen = watched(&server, &[look_up]);
+    let seen = watched_for("sequential-scan", &server, &[look_up]);
     let found = the(&seen, "sequential-scan");
     let saw = found["saw"].as_str().unwrap();
     assert!(
@@ -299,7 +312,7 @@ fn a_queue_full_of_dead_rows_is_told_to_vacuum() {
     server.run("DELETE FROM queue WHERE id < 140000");
     let turn = "INSERT INTO queue (payload) VALUES ('#'); DELETE FROM queue WHERE id = \
                 (SELECT id FROM queue ORDER BY id FOR UPDATE SKIP LOCKED LIMIT 1)";
-    let seen = watched(&server, &[turn]);
+    let seen = watched_for("autovacuum-behind", &server, &[turn]);
     let found = the(&seen, "autovacuum-behind");
     assert!(
         sql_of(found).starts_with("VACUUM (ANALYZE, VERBOSE) public.queue"),
@@ -376,7 +389,7 @@ fn what_is_wrong_with_statements_is_named_and_gone_when_mended() {
             "SET work_mem = '64MB'; SELECT count(*) FROM (SELECT id FROM parts ORDER BY v OFFSET 1) s",
         ),
     ] {
-        let seen = watched(&server, &[wrong]);
+        let seen = watched_for(id, &server, &[wrong]);
         let found = the(&seen, id);
         let goes_to = found["evidence"][0].as_str().unwrap();
         assert!(goes_to.contains("parts"), "{found:#}");
