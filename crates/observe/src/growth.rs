@@ -79,10 +79,16 @@ const VIEWS: &[View] = &[
         title: "catalogues",
         from: 0,
         sql: "SELECT s.relname AS name, s.n_tup_ins, s.n_tup_upd, s.n_tup_del, s.n_live_tup, \
-              s.n_dead_tup, c.relpages, c.reltuples \
-              FROM pg_stat_sys_tables s JOIN pg_class c ON c.oid = s.relid \
-              WHERE s.schemaname = 'pg_catalog'",
-        weight: &["n_tup_ins", "n_tup_upd", "n_tup_del"],
+              s.n_dead_tup, i.heap_blks_hit, i.heap_blks_read, c.relpages, c.reltuples, c.relallvisible \
+              FROM pg_stat_sys_tables s JOIN pg_statio_sys_tables i USING (relid) \
+              JOIN pg_class c ON c.oid = s.relid WHERE s.schemaname = 'pg_catalog'",
+        weight: &[
+            "n_tup_ins",
+            "n_tup_upd",
+            "n_tup_del",
+            "heap_blks_hit",
+            "heap_blks_read",
+        ],
     },
 ];
 

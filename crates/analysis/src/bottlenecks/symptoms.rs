@@ -51,7 +51,6 @@ pub(super) fn says_no_figure(cause: &Finding) -> bool {
 /// The cause of a symptom.
 struct Link {
     id: String,
-    named: String,
     /// What is done about the symptom then.
     instead: Option<&'static str>,
 }
@@ -80,22 +79,30 @@ pub(super) fn link(evidence: &Evidence, findings: &mut [Finding]) {
             let of = stem(evidence, most, symptom);
             Some(Link {
                 id: most.id.clone(),
-                named: format!("{} ({})", most.title, most.id),
                 instead: of.and_then(|of| of.instead),
             })
         })
         .collect();
-    // One that is a symptom itself is nobody's cause.
-    let causes: Vec<bool> = found.iter().map(Option::is_none).collect();
-    let ids: Vec<String> = findings.iter().map(|f| f.id.clone()).collect();
-    let is_root = |id: &str| {
-        ids.iter()
-            .zip(&causes)
-            .any(|(known, root)| *root && known == id)
-    };
-    for (symptom, cause) in findings.iter_mut().zip(found) {
-        if let Some(link) = cause.filter(|link| is_root(&link.id)) {
-            symptom.becomes_symptom_of(link.id, link.named);
+    // One that is a symptom itself is nobody's cause: what it is of is.
+    let place = |id: &str| findings.iter().position(|f| f.id == id);
+    let of = |symptom: usize| place(&found[symptom].as_ref()?.id);
+    let roots: Vec<Option<usize>> = (0..found.len())
+        .map(|symptom| {
+            let mut chain = std::iter::successors(of(symptom), |cause| of(*cause));
+            chain
+                .by_ref()
+                .take(found.len())
+                .find(|cause| found[*cause].is_none())
+        })
+        .collect();
+    let named: Vec<(String, String)> = findings
+        .iter()
+        .map(|cause| (cause.id.clone(), format!("{} ({})", cause.title, cause.id)))
+        .collect();
+    for ((symptom, root), link) in findings.iter_mut().zip(roots).zip(found) {
+        if let Some((root, link)) = root.zip(link) {
+            let (id, named) = named[root].clone();
+            symptom.becomes_symptom_of(id, named);
             if let Some(step) = link.instead {
                 symptom.remedy = vec![Step::advice(step)];
             }
@@ -187,6 +194,15 @@ mod tests {
         let seen = Observation::new(Severity::High, Confidence::High, "Off.");
         let other = Finding::new(find("fsync-off").unwrap(), seen, Circumstances::default());
         assert_eq!(causes(vec![full(), other]), [None, None]);
+    }
+
+    #[test]
+    fn what_a_symptom_shows_itself_by_is_of_its_cause() {
+        let scan = finding("sequential-scan", Basis::Statements, 0.9);
+        let costs = finding("tablespace-costs", Basis::Statements, 0.85);
+        let full = finding(SATURATED, Basis::MachineTime, 0.5);
+        let of = || Some("tablespace-costs".to_owned());
+        assert_eq!(causes(vec![full, scan, costs]), [of(), of(), None]);
     }
 
     #[test]

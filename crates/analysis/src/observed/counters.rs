@@ -91,14 +91,18 @@ fn written(read: &BTreeMap<String, Sample>, storage: &Storage) -> Option<Written
         sectors += after.written_sectors.checked_sub(before.written_sectors)?;
     }
     let (before, after) = texts(samplers::SERVER_IO)?;
+    let (before, after) = (ProcessIo::parse(before), ProcessIo::parse(after));
     // What a process wrote is its parent's when it has ended, so that the sum stands.
-    let sum = |text: &str| -> u64 {
-        let all = ProcessIo::parse(text);
-        all.values().map(|io| io.write_bytes).sum()
+    let by = |of: fn(&ProcessIo) -> Option<u64>| {
+        let sum = |all: &BTreeMap<u32, ProcessIo>| all.values().map(of).sum::<Option<u64>>();
+        Some(sum(&after)?.saturating_sub(sum(&before)?))
     };
+    // Nothing that it did not give to the kernel is written for it, whatever is accounted to it.
+    let accounted = by(|io| Some(io.write_bytes))?;
+    let server = by(|io| io.given_bytes).map_or(accounted, |given| given.min(accounted));
     (!storage.counted.is_empty()).then(|| Written {
         devices: sectors as f64 * 512.0,
-        server: sum(after).saturating_sub(sum(before)) as f64,
+        server: server as f64,
     })
 }
 
@@ -202,5 +206,15 @@ mod tests {
         assert_eq!(written.server, 2e6);
         assert_eq!(written.devices, 9_158_728.0 * 512.0);
         assert_eq!(written.others(), written.devices - 2e6);
+
+        // As accounted with large folios: 146 MB for 9 MB that were given to the kernel.
+        let mut window = window;
+        let io = |given: u64, accounted: u64| {
+            format!("25971 rchar: 1 wchar: {given} read_bytes: 0 write_bytes: {accounted}")
+        };
+        let large = sample(&io(5_000_000, 20_000_000), &io(14_000_000, 166_000_000));
+        window.insert(samplers::SERVER_IO.to_owned(), large);
+        let sums = analyse([(&window, 2_000_000_000)].into_iter(), Some(&storage)).unwrap();
+        assert_eq!(sums.written.unwrap().server, 9e6);
     }
 }

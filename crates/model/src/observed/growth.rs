@@ -26,7 +26,8 @@ pub struct GrowthRecord {
     /// By pg_stat_user_functions, where `track_functions` counts them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<Grown>,
-    /// The server's own catalogues, by pg_stat_sys_tables: what creating and dropping things writes there.
+    /// The server's own catalogues, by pg_stat_sys_tables and pg_statio_sys_tables: what creating and dropping things
+    /// writes there, and what looking them up reads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub catalogs: Vec<Grown>,
     /// What kept dead rows from being removed as the window ended, the oldest first.

@@ -11,6 +11,7 @@ mod blockers;
 mod bodies;
 mod brin;
 mod build;
+mod catalogs;
 mod checkpoints;
 mod checks;
 mod commands;
@@ -182,6 +183,7 @@ const FUNCTIONS: &[&[Detector]] = &[
     shapes::DETECTORS,
     spilling::DETECTORS,
     objects::DETECTORS,
+    catalogs::DETECTORS,
     beside::DETECTORS,
     blockers::DETECTORS,
     writes::DETECTORS,

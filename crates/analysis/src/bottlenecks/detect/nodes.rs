@@ -143,6 +143,16 @@ fn nodes(root: &Node, beside: f64) -> Vec<Busy<'_>> {
     all
 }
 
+/// The part of an execution that goes to scans of a relation which look up far more blocks than their rows take.
+pub(super) fn through(plan: &Plan, relation: &str) -> Option<f64> {
+    let all = busy(plan)?;
+    let scans = all
+        .iter()
+        .filter(|busy| busy.node.relation.as_deref() == Some(relation) && busy.reads_many_blocks());
+    let parts: Vec<f64> = scans.map(|busy| busy.part).collect();
+    (!parts.is_empty()).then(|| parts.iter().sum())
+}
+
 /// The busiest nodes of a plan that was executed, in words.
 pub(super) fn busiest(plan: &Plan) -> Option<String> {
     let all = busy(plan)?;

@@ -11,12 +11,11 @@ use crate::observed::statements::StatementTime;
 pub(super) const DETECTORS: &[Detector] = &[
     run("autovacuum-behind", behind),
     run("horizon-held", held),
-    run("horizon-held", held_catalogs),
     run("swollen-table", swollen),
 ];
 
 /// Dead rows below this are nothing to speak of.
-const FEW_DEAD: f64 = 1000.0;
+pub(super) const FEW_DEAD: f64 = 1000.0;
 /// Blocks that a look-up by index takes, its row included, on a sound table.
 const SOUND: f64 = 8.0;
 /// Blocks that writing a row takes, its indexes included, at most.
@@ -43,7 +42,7 @@ struct Met<'a> {
 /// The part of a table's dead rows that something must hold to be why they are there.
 const MOSTLY: f64 = 0.5;
 /// Transactions that began since, below which something is not old.
-const OLD: f64 = 500.0;
+pub(super) const OLD: f64 = 500.0;
 
 /// Seconds from which on a prepared transaction, older than the measurement, is taken to be forgotten.
 const ORPHANED: f64 = 5.0;
@@ -259,7 +258,7 @@ fn held(evidence: &Evidence) -> Option<Observation> {
 }
 
 /// `one transaction began`, `712 transactions began`.
-fn began(transactions: f64) -> String {
+pub(super) fn began(transactions: f64) -> String {
     match transactions {
         1.0 => "one transaction began".to_owned(),
         many => format!("{many:.0} transactions began"),
@@ -285,7 +284,7 @@ fn by_setting(seen: Observation, kept: f64, table: &str) -> Observation {
 }
 
 /// What ends a holder of the horizon, and what then.
-fn end(seen: Observation, held: &HoldsHorizon, then: &str) -> Observation {
+pub(super) fn end(seen: Observation, held: &HoldsHorizon, then: &str) -> Observation {
     let literal = held.name.replace('\'', "''");
     match held.kind.as_str() {
         "session" => seen.sql(format!(
@@ -315,43 +314,6 @@ fn end(seen: Observation, held: &HoldsHorizon, then: &str) -> Observation {
     }
 }
 
-/// Rows of a catalogue that die in a run below which nobody changes it.
-const MANY_DIE: f64 = 100.0;
-
-/// Dead rows of a catalogue that something old holds: whoever creates, drops, truncates or analyses reads
-/// them. What that costs is not measured.
-fn held_catalogs(evidence: &Evidence) -> Option<Observation> {
-    let growth = evidence.run?.observed?.growth.as_ref()?;
-    let held = growth.horizon.iter().find(|h| h.transactions >= OLD)?;
-    let dead = |catalog: &Grown| catalog.stands("n_dead_tup").unwrap_or(0.0);
-    let died = |catalog: &Grown| catalog.by("n_tup_upd") + catalog.by("n_tup_del");
-    let bloated = growth.catalogs.iter().filter(|catalog| {
-        let live = catalog.stands("n_live_tup").unwrap_or(0.0);
-        died(catalog) >= MANY_DIE && dead(catalog) >= FEW_DEAD && dead(catalog) >= 2.0 * live
-    });
-    let worst = bloated.max_by(|a, b| dead(a).total_cmp(&dead(b)))?;
-    let saw = format!(
-        "The {} {} keeps the dead rows of the catalogues: {:.0} in {}, beside {:.0} live ones.",
-        held.kind,
-        held.name,
-        dead(worst),
-        worst.name,
-        worst.stands("n_live_tup").unwrap_or(0.0)
-    );
-    let seen = Observation::new(Severity::Medium, Confidence::Medium, saw)
-        .seen(format!("{:.0} transactions began since", held.transactions))
-        .seen(format!(
-            "{:.0} rows of {} died in the measured time",
-            died(worst),
-            worst.name
-        ));
-    let vacuum = format!("VACUUM pg_catalog.{}", worst.name);
-    Some(end(seen, held, &vacuum).advice(
-        "watch slots (pg_replication_slots: xmin, catalog_xmin, wal_status) and old transactions; \
-         max_slot_wal_keep_size limits what a slot that is left behind keeps of the log",
-    ))
-}
-
 /// Of the tables that are picked the one whose needless blocks cost most.
 fn worst<'a>(run: &RunEvidence<'a>, pick: impl Fn(&Grown) -> bool) -> Option<Met<'a>> {
     let growth = run.observed?.growth.as_ref()?;
@@ -375,7 +337,7 @@ const CLEAN: f64 = 0.9;
 /// Whether the last vacuum left hardly any rows on a table's pages: fewer than one on each, where the largest rows that
 /// a table keeps within its pages, a fourth of a page, would be three. (`relpages`, `reltuples` and `relallvisible` are
 /// of the same vacuum.)
-fn is_swollen(table: &Grown) -> bool {
+pub(super) fn is_swollen(table: &Grown) -> bool {
     let pages = table.stands("relpages").unwrap_or(0.0);
     let rows = table.stands("reltuples").unwrap_or(f64::MAX);
     let visible = table.stands("relallvisible").unwrap_or(0.0);

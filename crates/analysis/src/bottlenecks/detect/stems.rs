@@ -39,17 +39,19 @@ const STEMS: &[Stem] = &[
         symptom: |symptom| {
             symptom.id.starts_with("plan-node/") || symptom.id == "rows-misestimated"
         },
-        cause: |cause| {
-            matches!(
-                cause.id.as_str(),
-                "autovacuum-behind" | "horizon-held" | "swollen-table"
-            )
-        },
+        cause: |cause| of_dead_rows(&cause.id),
         holds: of_one_table,
         instead: Some(
             "mend that first, then see what is left: rows and pages that nobody needs are gone through here, and another index or \
              another order leads to them as well",
         ),
+    },
+    Stem {
+        // Questions that would cost nothing to speak of if the catalogues had their live rows alone.
+        symptom: |symptom| symptom.id == "plan-node/catalogues-asked",
+        cause: |cause| of_dead_rows(&cause.id),
+        holds: of_one_statement,
+        instead: None,
     },
     Stem {
         // What the plan does that another setting would not have chosen.
@@ -81,6 +83,14 @@ pub fn stem(evidence: &Evidence, cause: &Finding, symptom: &Finding) -> Option<&
     STEMS.iter().find(|stem| {
         (stem.symptom)(symptom) && (stem.cause)(cause) && (stem.holds)(evidence, cause, symptom)
     })
+}
+
+/// Whether an entry is about rows and pages that nobody needs.
+fn of_dead_rows(entry: &str) -> bool {
+    matches!(
+        entry,
+        "autovacuum-behind" | "horizon-held" | "swollen-table"
+    )
 }
 
 /// Whether it is what processes cost that start and end.

@@ -191,42 +191,6 @@ fn an_index_whose_pages_hold_an_entry_each_is_built_anew() {
 }
 
 #[test]
-fn a_slot_that_holds_rows_of_the_catalogues_is_named() {
-    let of = |transactions: f64, dead: f64| {
-        let slot = HoldsHorizon {
-            kind: "replication slot".into(),
-            name: "old".into(),
-            transactions,
-            catalogs_only: true,
-            ..HoldsHorizon::default()
-        };
-        let mut catalog = grown("pg_class", None, &[("n_tup_upd", 417.0)], dead);
-        catalog.state.insert("n_live_tup".into(), 418.0);
-        found_with(vec![], move |observed| {
-            observed.growth = Some(GrowthRecord {
-                catalogs: vec![catalog],
-                horizon: vec![slot],
-                ..GrowthRecord::default()
-            });
-        })
-    };
-    let findings = of(3069.0, 6417.0);
-    let held = one(&findings, "horizon-held");
-    assert!(held.saw.contains("6417 in pg_class"), "{}", held.saw);
-    assert!(
-        held.remedy[0]
-            .text
-            .contains("pg_drop_replication_slot('old')")
-    );
-    for findings in [of(3069.0, 300.0), of(10.0, 6417.0)] {
-        assert!(
-            findings.iter().all(|f| f.id != "horizon-held"),
-            "{findings:#?}"
-        );
-    }
-}
-
-#[test]
 fn dead_rows_that_something_old_holds_are_its_and_no_vacuums() {
     let session = |transactions: f64, catalogs_only: bool| HoldsHorizon {
         kind: "session".into(),
