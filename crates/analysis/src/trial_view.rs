@@ -228,7 +228,8 @@ impl<'a> TrialView<'a> {
     /// Memory of the page tables of the server's processes.
     pub(crate) fn page_tables(&self) -> Option<f64> {
         let sample = self.sample(samplers::SERVER_PAGE_TABLES)?;
-        Some(samples::page_table_bytes(sample)? as f64)
+        let times = self.sample(samplers::SERVER_SCHEDSTAT);
+        Some(samples::page_table_bytes(sample, times)? as f64)
     }
 }
 

@@ -51,14 +51,18 @@ pub fn ended_cpu_ns(ended: &Sample, times: &Sample) -> Option<u64> {
 }
 
 /// Memory of the page tables of all the server's processes at the window's end,
-/// in bytes.
-pub fn page_table_bytes(sample: &Sample) -> Option<u64> {
+/// in bytes. Of a server of many processes some are read, and stand for all: `times` are those of all of them
+/// ([`pgassay_model::samplers::SERVER_SCHEDSTAT`]).
+pub fn page_table_bytes(sample: &Sample, times: Option<&Sample>) -> Option<u64> {
     let sizes = sample.after.text()?.lines().map(|line| {
         let kilobytes = line.split_ascii_whitespace().nth(1)?;
         kilobytes.parse::<u64>().ok()
     });
+    let read = sizes.clone().count();
+    let all = times.and_then(|times| Some(times.after.text()?.lines().count()));
     let sum: Option<u64> = sizes.sum();
-    sum.filter(|kilobytes| *kilobytes > 0).map(|kb| kb * 1024)
+    sum.filter(|kilobytes| *kilobytes > 0)
+        .map(|kb| kb * 1024 * all.unwrap_or(read).max(read) as u64 / read as u64)
 }
 
 fn run_times(text: &str) -> Option<HashMap<u32, u64>> {
@@ -80,11 +84,25 @@ pub fn run_queue_ns(sample: &Sample) -> Option<u64> {
     grown(&before, &after, 1)
 }
 
-/// Context switches of the server's processes: by will, by force.
-pub fn switches(sample: &Sample) -> Option<(u64, u64)> {
+/// Context switches of the server's processes: by will, by force. Of a server of many processes some are read, and
+/// stand for all by how often each of these was on a CPU (the third figure of `times`,
+/// [`pgassay_model::samplers::SERVER_SCHEDSTAT`]).
+pub fn switches(sample: &Sample, times: Option<&Sample>) -> Option<(f64, f64)> {
     let before = fields(sample.before.text()?);
     let after = fields(sample.after.text()?);
-    Some((grown(&before, &after, 0)?, grown(&before, &after, 1)?))
+    let turns = times.and_then(|times| {
+        let (before, after) = (fields(times.before.text()?), fields(times.after.text()?));
+        Some((grown(&before, &after, 2)?, before, after))
+    });
+    let factor = turns.map_or(1.0, |(all, before, mut turns)| {
+        turns.retain(|pid, _| after.contains_key(pid));
+        match grown(&before, &turns, 2) {
+            Some(read @ 1..) => all as f64 / read as f64,
+            _ => 1.0,
+        }
+    });
+    let of = |field| Some(grown(&before, &after, field)? as f64 * factor);
+    Some((of(0)?, of(1)?))
 }
 
 /// `PID number number …` by PID.
@@ -371,7 +389,7 @@ mod tests {
         assert_eq!(run_queue_ns(&s), Some(7));
         assert_eq!(run_queue_ns(&sample("1 1 1 1", "2 2 2 2")), None);
         let s = sample("10 4 1\n", "10 9 2\n11 1 1\n");
-        assert_eq!(switches(&s), Some((6, 2)));
+        assert_eq!(switches(&s, None), Some((6.0, 2.0)));
         let psi = |n: u32| {
             format!("some avg10=0.00 avg60=0.00 avg300=0.00 total={n}\nfull avg10=0.00 total=1\n")
         };
@@ -386,10 +404,25 @@ mod tests {
 
     #[test]
     fn page_tables_are_summed() {
-        let bytes = |text| page_table_bytes(&sample("", text));
+        let bytes = |text| page_table_bytes(&sample("", text), None);
         assert_eq!(bytes("10 100\n11 50\n"), Some(150 * 1024));
         assert_eq!(bytes(""), None);
         assert_eq!(bytes("10 x\n"), None);
+    }
+
+    /// One of four processes stands for all of them.
+    #[test]
+    fn some_processes_stand_for_all() {
+        let times = sample(
+            "4 1 1 10\n5 1 1 0\n6 1 1 0\n8 1 1 0\n",
+            "4 9 9 30\n5 1 1 60\n6 1 1 0\n8 1 1 20\n",
+        );
+        let tables = sample("4 100\n8 120\n", "4 100\n8 140\n");
+        assert_eq!(page_table_bytes(&tables, Some(&times)), Some(480 * 1024));
+        let read = sample("4 5 1\n8 0 0\n", "4 21 5\n8 14 6\n");
+        assert_eq!(switches(&read, None), Some((30.0, 10.0)));
+        // 40 of 100 turns were theirs.
+        assert_eq!(switches(&read, Some(&times)), Some((75.0, 25.0)));
     }
 
     #[test]

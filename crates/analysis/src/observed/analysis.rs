@@ -362,7 +362,10 @@ fn scheduling(windows: &[&Window]) -> Scheduling {
     };
     let per_transaction =
         |value: &dyn Fn(&Window) -> Option<f64>| ratio(&|t| Some((value(t)?, t.operations as f64)));
-    let switches = |t: &Window| samples::switches(t.samples.get(samplers::SERVER_SWITCHES)?);
+    let switches = |t: &Window| {
+        let times = t.samples.get(samplers::SERVER_SCHEDSTAT);
+        samples::switches(t.samples.get(samplers::SERVER_SWITCHES)?, times)
+    };
     let stalled = |id: &'static str| {
         ratio(&|t: &Window| {
             let sample = t.samples.get(id)?;
@@ -385,8 +388,8 @@ fn scheduling(windows: &[&Window]) -> Scheduling {
                 sample.elapsed_ns as f64,
             ))
         }),
-        voluntary_switches_per_transaction: per_transaction(&|t| Some(switches(t)?.0 as f64)),
-        involuntary_switches_per_transaction: per_transaction(&|t| Some(switches(t)?.1 as f64)),
+        voluntary_switches_per_transaction: per_transaction(&|t| Some(switches(t)?.0)),
+        involuntary_switches_per_transaction: per_transaction(&|t| Some(switches(t)?.1)),
         page_faults_per_transaction: of_machine(per_transaction(&|t| {
             Some(vmstat(t, "pgfault")? as f64)
         })),

@@ -279,7 +279,8 @@ fn point(plan: &PgioPlan, sessions: u32, trials: &[&ReadTrial]) -> Option<PgioPo
         }),
         page_table_bytes: over(&|t| {
             let sample = t.trial.samples.get(samplers::SERVER_PAGE_TABLES)?;
-            Some(samples::page_table_bytes(sample)? as f64)
+            let times = t.trial.samples.get(samplers::SERVER_SCHEDSTAT);
+            Some(samples::page_table_bytes(sample, times)? as f64)
         }),
         client_cpus: over(&|t| Some(t.trial.client_ns() as f64 / 1e9 / t.seconds))?,
         others_share,
