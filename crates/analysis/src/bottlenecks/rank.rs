@@ -9,7 +9,8 @@
 //!    CPU time ranks above it. What a load of ours shows on a well-configured server too, such as a commit's wait for
 //!    the disk, counts less, since it is no fault of this server; what such a load causes itself, such as the queue for
 //!    the few rows that it changes, is no cause at all.
-//! 2. *How sure it is* is its confidence. Who sees a wait and not what is behind it is not sure.
+//! 2. *How sure it is* is its confidence. Who sees a wait and not what is behind it is not sure. Nor is it sure that all
+//!    of a statement's time is won where no more is known than the step of its plan that takes it.
 //! 3. *A symptom* never ranks above the finding that it is a symptom of ([`super::symptoms`]), and a fourth of what it
 //!    measured counts: other causes of some size stand before it. A cause without a figure of its own has that of its
 //!    symptom. What only usually is a symptom of something that was not found keeps its place.
@@ -24,7 +25,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::finding::{Confidence, Finding, Severity};
+use super::finding::{Basis, Confidence, Finding, Severity};
 use super::{Entry, find, symptoms};
 
 /// What is left of a gain that a load of ours shows on a well-configured server, too: if most
@@ -33,6 +34,11 @@ use super::{Entry, find, symptoms};
 const EXPECTED_LEFT: f64 = 0.15;
 /// The gain of a measured finding that cannot say one.
 const UNSAID: f64 = 0.05;
+
+/// What is left where a finding names the place in a statement that takes the time, and not what is wrong there; and where
+/// nothing says that anything is.
+const PLACE_LEFT: f64 = 0.6;
+const SOUND_PLACE_LEFT: f64 = 0.3;
 
 /// What saw a cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
@@ -165,7 +171,14 @@ fn measured_gain(finding: &Finding, workload: Option<&str>) -> f64 {
     if finding.severity == Severity::Info {
         return 0.0;
     }
-    finding.gain().unwrap_or(UNSAID) * weight(finding.confidence) * left
+    let place = match finding.basis {
+        Basis::Statements if finding.time_share.is_some() => match finding.severity {
+            Severity::Low => SOUND_PLACE_LEFT,
+            _ => PLACE_LEFT,
+        },
+        _ => 1.0,
+    };
+    finding.gain().unwrap_or(UNSAID) * weight(finding.confidence) * left * place
 }
 
 /// What findings of this severity bring, times the confidence: the words of [`Severity`] as
@@ -182,7 +195,7 @@ pub(crate) fn known_gain(finding: &Finding) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::{Basis, Circumstances, Observation};
+    use super::super::finding::{Circumstances, Observation};
     use super::*;
 
     fn finding(id: &str, basis: Basis, share: f64, under: Circumstances) -> Finding {
@@ -208,6 +221,20 @@ mod tests {
         half.symptom_of = Some("many small commits".into());
         let seventh = waits("round-trips", 0.14, Confidence::High);
         assert_eq!(ordered(vec![seventh, half]), ["wal-flush", "round-trips"]);
+    }
+
+    /// Programs beside the server that took most of the CPUs stood below the only node of a plan.
+    #[test]
+    fn the_place_of_a_statements_time_stands_behind_a_cause_of_its_size() {
+        let place = || {
+            let under = Circumstances::default();
+            let seen = Observation::measured(Basis::Statements, Some(0.95), "Aggregate.").open();
+            Finding::new(find("plan-node").unwrap(), seen, under)
+        };
+        let others = waits("cpu-others", 0.88, Confidence::High);
+        assert_eq!(ordered(vec![place(), others])[0], "cpu-others");
+        let flush = waits("wal-flush", 0.3, Confidence::High);
+        assert_eq!(ordered(vec![flush, place()])[0], "plan-node");
     }
 
     #[test]

@@ -174,8 +174,9 @@ fn taken(evidence: &Evidence) -> Option<Observation> {
     let saw = format!(
         "Other programs keep {others:.2} of {cpus:.0} CPUs busy, the server {server:.2}.{waits}"
     );
-    // Without them, the time that sessions wait would be gone.
-    let gain = waiting.map(|waiting| run.of_cycle(waiting));
+    // Without them, the time that sessions wait would be gone, as far as the CPUs go for what is left.
+    let room = 1.0 - (busy - others) / cpus;
+    let gain = waiting.map(|waiting| run.of_cycle(waiting).min(room.clamp(0.0, 1.0)));
     let seen = Observation::measured(Basis::MachineTime, gain, saw)
         .shell(LIST)
         .advice(

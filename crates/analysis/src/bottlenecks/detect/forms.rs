@@ -19,6 +19,8 @@ const SIMILAR: &str = "write the operator in the place of the function, as an in
                        gin (column gin_trgm_ops), or gist for <->";
 const PATTERN: &str = "for a pattern that begins with its text an index (column text_pattern_ops), which is needed in every collation but C; \
                        for one that begins with % an index USING gin (column gin_trgm_ops), from the extension pg_trgm";
+const PATTERN_OF_ANY_CASE: &str = "an index USING gin (column gin_trgm_ops), from the extension pg_trgm, serves it wherever the pattern begins; for one that begins with its \
+                       text also lower(column) LIKE lower(value), with an index (lower(column) text_pattern_ops)";
 const WITHIN: &str = "write it as column LIKE '%' || value || '%', which an index USING gin (column gin_trgm_ops), from the extension pg_trgm, \
                       serves";
 const DISTANCE: &str = "write ST_DWithin(a, b, distance) in the place of ST_Distance(a, b) < distance: a GiST index serves it";
@@ -56,8 +58,8 @@ const FORMS: &[Form] = &[
     form("to_char(", false, RANGE),
     form(")::date", false, RANGE),
     form(" ~~ ", false, PATTERN),
-    form(" ~~* ", false, PATTERN),
-    form(" ~* ", false, PATTERN),
+    form(" ~~* ", false, PATTERN_OF_ANY_CASE),
+    form(" ~* ", false, PATTERN_OF_ANY_CASE),
     form(" ~ ", false, PATTERN),
 ];
 
@@ -177,6 +179,15 @@ mod tests {
             instead("(rate.prefix ~~ ($1::text || '%'::text))"),
             Some(PATTERN)
         );
+    }
+
+    #[test]
+    fn a_pattern_of_any_case_is_not_told_of_an_index_of_its_beginning() {
+        let instead = |condition: &str| known(condition).map(|known| known.instead);
+        for condition in ["(c.name ~~* $1)", "((c.name)::text ~* $1)"] {
+            assert_eq!(instead(condition), Some(PATTERN_OF_ANY_CASE), "{condition}");
+        }
+        assert_eq!(instead("(c.name ~~ $1)"), Some(PATTERN));
     }
 
     #[test]

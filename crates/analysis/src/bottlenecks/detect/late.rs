@@ -75,6 +75,7 @@ fn hit<'s>(
     let times = plan.root.times(node).unwrap_or(1.0);
     let cost = times * thrown.cost;
     let part = (cost / plan.root.cost.max(cost)).min(1.0);
+    let part = part.max(by_execution(plan, node).unwrap_or(0.0));
     if thrown.entering < FEW_ROWS || part < MINOR {
         return None;
     }
@@ -112,6 +113,21 @@ fn hit<'s>(
         evidence: seen,
         steps: thrown.steps,
     })
+}
+
+/// The part of an execution that went to a node and what is below it, without the lesser of its inputs, which stays.
+fn by_execution(plan: &Plan, node: &Node) -> Option<f64> {
+    plan.executed.as_ref()?;
+    let ms = |node: &Node| -> f64 {
+        let all = node.all().into_iter();
+        all.filter_map(|(_, node)| Some(node.work?.ms)).sum()
+    };
+    let stays = match node.nodes.as_slice() {
+        [one, other] => ms(one).min(ms(other)),
+        _ => 0.0,
+    };
+    let whole = ms(&plan.root);
+    (whole > 0.0).then(|| (ms(node) - stays) / whole)
 }
 
 /// What a node reads, through nodes that only hand on.
@@ -322,7 +338,9 @@ mod tests {
     use crate::bottlenecks::finding::Confidence;
     use crate::observed::statements::{StatementAnalysis, StatementTime};
     use pgassay_model::observed::growth::{Grown, GrowthRecord};
-    use pgassay_model::observed::plans::{IndexFacts, Node, Plan, RelationFacts};
+    use pgassay_model::observed::plans::{Execution, IndexFacts, Node, Plan, RelationFacts, Work};
+
+    use super::by_execution;
 
     /// A statement with this plan over `public.ledger` of 100000 rows and `public.account` of 5000.
     fn found(root: Node, indexed: bool) -> Vec<Finding> {
@@ -472,6 +490,32 @@ mod tests {
         );
         let all = found(of(90_000.0, or), true);
         assert!(all.iter().all(|f| f.id != "late-filter"), "{all:#?}");
+    }
+
+    /// Workers cost the planner more than they take.
+    #[test]
+    fn what_an_execution_shows_outweighs_the_planners_cost() {
+        let ran = |mut node: Node, ms: f64| {
+            node.work = Some(Work {
+                loops: 1.0,
+                ms,
+                ..Work::default()
+            });
+            node
+        };
+        let ledger = ran(scan("ledger", "Seq Scan", 100_000.0, 1736.0), 30.0);
+        let account = ran(scan("account", "Index Scan", 1.0, 2.5), 1.0);
+        let hash = node("Hash", (1.0, 2.5), "", vec![account]);
+        let condition = "Hash Cond: (l.account_id = a.id)";
+        let join = node("Hash Join", (20.0, 1800.0), condition, vec![ledger, hash]);
+        let mut plan = Plan {
+            root: node("Gather", (20.0, 3500.0), "", vec![ran(join, 68.0)]),
+            ..Plan::default()
+        };
+        let join = plan.root.nodes[0].clone();
+        assert_eq!(by_execution(&plan, &join), None);
+        plan.executed = Some(Execution::default());
+        assert_eq!(by_execution(&plan, &join), Some(98.0 / 99.0));
     }
 
     #[test]

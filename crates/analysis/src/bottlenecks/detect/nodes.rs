@@ -219,7 +219,7 @@ impl At<'_> {
             .filter(|_| !counts::changed_nothing(self.run, self.statement, self.plan))?;
         let first = all.first().filter(|busy| busy.part >= MOST)?;
         // What a function does is said by what ran within it, or not at all.
-        if !first.does_much() || calls(first.node, self.plan).is_some() {
+        if !first.does_much() || calls(first.node, self.plan).is_some() || self.finds(first) {
             return None;
         }
         let given = self.plan.root.actual_rows.unwrap_or(0.0).max(1.0);
@@ -265,6 +265,13 @@ impl At<'_> {
             title: format!("One node of a plan takes most of its time: {name}"),
             seen: seen.told(steps(first, self.plan, &self.statement.text)),
         })
+    }
+
+    /// Whether a node only finds the rows that the statement changes, all of them and no others.
+    fn finds(&self, busy: &Busy) -> bool {
+        let root = &self.plan.root;
+        let feeds = busy.parent.is_some_and(|parent| std::ptr::eq(parent, root));
+        feeds && root.kind == "ModifyTable" && busy.work.removed < 1.0 && !busy.reads_many_blocks()
     }
 
     /// A statement within a function or trigger that takes most of the time.

@@ -43,8 +43,7 @@ fn spilling(evidence: &Evidence) -> Option<Observation> {
                     StepKind::Advice,
                     "have it give fewer rows; more work_mem spares the file, which costs next to nothing here".to_owned(),
                 ),
-                // In memory rows take about twice what they take in a file.
-                (false, Some(bytes)) => more_memory(&run, (2.0 * bytes).max(4.0 * has)),
+                (false, Some(bytes)) => more_memory(&run, fitting(bytes / BLOCK).max(4.0 * has)),
                 (false, None) => (
                     StepKind::Advice,
                     "raise work_mem for this statement".to_owned(),
@@ -100,6 +99,11 @@ fn only_stores(plan: &Plan) -> Option<String> {
         "{what} {}",
         node.alias.as_deref().unwrap_or_default()
     ))
+}
+
+/// Memory for what now takes so many blocks of temporary files: rows take about twice as much there.
+pub(super) fn fitting(blocks: f64) -> f64 {
+    2.0 * blocks * BLOCK
 }
 
 /// What gives a statement so many bytes, if the machine has them for all sessions that send it.

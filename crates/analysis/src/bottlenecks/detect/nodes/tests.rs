@@ -100,6 +100,21 @@ fn a_foreign_scan_is_told_what_is_not_sent_and_having_no_index() {
     assert!(!having.contains("index"), "{having}");
 }
 
+/// An update that found its rows by their key was told of an index for a LIMIT.
+#[test]
+fn a_node_that_only_finds_what_is_changed_is_no_finding() {
+    let named = |removed: f64| {
+        let scan = ran("Index Scan", (1.0, 99.0, removed), 8.0, vec![]);
+        let root = ran("ModifyTable", (1.0, 0.0, 0.0), 1.0, vec![scan]);
+        let found = found_with(vec![], |observed| {
+            observed.statements = Some(statement("UPDATE file SET a = $1", Some(plan(root))));
+        });
+        found.into_iter().any(|f| f.id.starts_with(NODE))
+    };
+    assert!(!named(0.0));
+    assert!(named(20_000.0));
+}
+
 #[test]
 fn a_foreign_key_is_searched_on_the_side_that_has_an_index_or_on_the_other() {
     let told = |operation: &str| {

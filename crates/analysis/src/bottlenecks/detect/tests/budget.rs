@@ -211,6 +211,15 @@ fn cpus_that_others_keep_busy_are_not_the_servers_fault() {
         findings.iter().all(|f| f.id != "cpu-saturated"),
         "{findings:?}"
     );
+    // However long sessions wait, the server's 0.60 CPUs and the client's do not become more than both.
+    let long = found(&Seen {
+        on_cpu: 0.6,
+        ready: 9.4,
+        busy: 2.0,
+        ..QUIET
+    });
+    let gain = one(&long, "cpu-others").gain_at_most.unwrap();
+    assert!((gain - 0.65).abs() < 1e-9, "{gain}");
     // Sixteen compressors beside a load of short statements: 0.83 of the CPUs were busy.
     let gaps = found(&Seen {
         on_cpu: 0.2,
