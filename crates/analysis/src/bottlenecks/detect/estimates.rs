@@ -51,8 +51,8 @@ fn unread(plan: &Plan, node: &Node) -> Option<f64> {
 /// below them.
 fn furthest(plan: &Plan) -> Option<(&Node, f64)> {
     let far = |node: &Node| {
-        let came =
-            came(plan, node).filter(|_| !of_recursion(node) && !finds_candidates(plan, node))?;
+        let known = !of_recursion(node) && !finds_candidates(plan, node) && !is_floor(node);
+        let came = came(plan, node).filter(|_| known)?;
         let (less, more) = (came.min(node.rows).max(1.0), came.max(node.rows));
         Some((came, more / less))
     };
@@ -96,6 +96,11 @@ fn decides_nothing(plan: &Plan, node: &Node, came: f64) -> bool {
         "Index Scan" | "Index Only Scan" => came < node.rows,
         _ => false,
     }
+}
+
+/// Whether it is the one row that the planner expects of each part at least, be there none.
+fn is_floor(node: &Node) -> bool {
+    matches!(node.kind.as_str(), "Append" | "Merge Append") && node.rows <= node.nodes.len() as f64
 }
 
 /// Of a round of a recursion the planner has no statistics, and expects ten times the rows of its first part.
@@ -538,6 +543,19 @@ mod tests {
         };
         assert!(!told("Recursive Union").contains("MATERIALIZED"));
         assert!(told("Aggregate").contains("NOT MATERIALIZED"));
+    }
+
+    /// Forty rows of four hundred partitions, of each of which the planner expects one.
+    #[test]
+    fn the_row_that_is_expected_of_each_partition_is_no_estimate() {
+        let append = |parts: usize| Node {
+            kind: "Append".into(),
+            rows: 400.0,
+            nodes: vec![Node::default(); parts],
+            ..Node::default()
+        };
+        assert!(is_floor(&append(400)));
+        assert!(!is_floor(&append(20)));
     }
 
     #[test]

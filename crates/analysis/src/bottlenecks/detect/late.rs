@@ -264,6 +264,8 @@ fn by_join<'p>(plan: &'p Plan, node: &'p Node, leaving: f64) -> Option<Thrown<'p
         "WindowAgg" => "gone through by a window function",
         "Seq Scan" if !base.conditions.contains_key("Filter") => {
             let (table, facts) = facts?;
+            // Of a scan that workers share the planner gives the rows of one.
+            let entering = facts.rows.unwrap_or(entering);
             let column = key.and_then(|key| compared(&format!("{key} = $1"), facts));
             let step = remedy(table, key?, column.as_ref(), facts);
             return Some(Thrown {

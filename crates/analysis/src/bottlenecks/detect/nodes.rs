@@ -564,6 +564,10 @@ fn step(busy: &Busy, plan: &Plan) -> String {
         "ModifyTable" => format!(
             "fewer rows or columns written, fewer indexes on {table}; see whether its updates are HOT"
         ),
+        _ if busy.gone_through() <= 2.0 * plan.root.actual_rows.unwrap_or(0.0) => {
+            "it gives what the statement asks for: fewer rows or columns asked for, or the result kept, in a summary table or by the client"
+                .to_owned()
+        }
         _ if calls(node, plan).is_none() => format!(
             "{:.0} rows of {table} go up each time, and the statement gives {:.0}: a condition that reaches it, an index in the order that a \
              LIMIT asks for, or the result kept in a summary table",

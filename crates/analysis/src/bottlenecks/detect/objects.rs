@@ -246,6 +246,7 @@ fn held(evidence: &Evidence) -> Option<Observation> {
         seen = seen.seen(format!("it is {}; {last}: {}", held.state, held.statement));
     }
     let seen = end(seen, held, &format!("VACUUM {}", worst.name));
+    let seen = with_rewrite(seen, worst);
     if held.kind != "session" {
         return Some(seen);
     }

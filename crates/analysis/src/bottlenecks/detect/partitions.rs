@@ -227,11 +227,13 @@ fn unpruned(evidence: &Evidence) -> Option<Observation> {
             part: Part::of_all(plan.part(append)),
             left: Left::new(
                 1.0 / visited as f64,
-                format!("one of {visited} partitions would do"),
+                format!(
+                    "with a condition on the partition key one of {visited} partitions would do"
+                ),
             ),
             saw: format!(
                 "All {visited} partitions of {parent} are visited for about {:.0} rows of {rows:.0}.",
-                append.rows
+                append.actual_rows.unwrap_or(append.rows)
             ),
             confidence: Confidence::Medium,
             evidence: vec![format!("{parent} is partitioned by {key}")],

@@ -163,6 +163,18 @@ fn an_operator_is_told_the_method_that_answers_it() {
     assert!(!told("(t.net = $1)").contains("gist"));
 }
 
+/// The statement, which has no cast, was told to mend it.
+#[test]
+fn a_policys_cast_is_left_to_the_policy() {
+    let filter = "((t.id)::text = current_setting($1::text))";
+    let mut facts = facts();
+    let told = |facts: &RelationFacts| rewrite(filter, "public.t", facts, "SELECT note FROM t");
+    assert!(told(&facts).is_some());
+    let condition = "((id)::text = current_setting('app.tenant'::text))";
+    facts.policies.insert("tenant".into(), condition.into());
+    assert!(told(&facts).is_none());
+}
+
 /// The planner's cast was said to be the statement's, which cast the value.
 #[test]
 fn who_converts_a_column_is_told_by_the_statement() {
