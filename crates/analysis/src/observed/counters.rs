@@ -100,7 +100,7 @@ fn written(read: &BTreeMap<String, Sample>, storage: &Storage) -> Option<Written
     // Nothing that it did not give to the kernel is written for it, whatever is accounted to it.
     let accounted = by(|io| Some(io.write_bytes))?;
     let server = by(|io| io.given_bytes).map_or(accounted, |given| given.min(accounted));
-    (!storage.counted.is_empty()).then(|| Written {
+    (!storage.counted.is_empty()).then_some(Written {
         devices: sectors as f64 * 512.0,
         server: server as f64,
     })
