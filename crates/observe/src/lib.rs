@@ -119,7 +119,7 @@ pub const SAMPLERS: &[Sampler] = &[
     Sampler {
         id: samplers::SERVER_PAGE_TABLES,
         unit: "kilobytes",
-        explanation: "memory of the page tables of each of the server's processes, of many a part",
+        explanation: "memory of the page tables of each of the server's processes, or of a sample where they are many",
         read: io::page_tables,
     },
     Sampler {

@@ -25,7 +25,7 @@ pub const SAMPLERS: &[Sampler] = &[
     Sampler {
         id: samplers::SERVER_SWITCHES,
         unit: "switches",
-        explanation: "context switches of each of the server's processes, of many a part, by will and by force",
+        explanation: "context switches of each of the server's processes, or of a sample where they are many, by will and by force",
         read: switches,
     },
     Sampler {

@@ -152,7 +152,7 @@ pub struct ProcessIo {
     /// Bytes that it asked for by read(2) and the like, cached or not.
     pub asked_bytes: u64,
     /// Bytes that it had written to devices, now or later; 0 where the kernel does not say. Where the page cache has large
-    /// folios a page that is written counts with all of its folio: 200 writes of 8 KiB to a file of ext4, each flushed, are 1.6 MB to
+    /// folios a page that is written counts with all of its folio: 200 writes of 8 KiB to a file of ext4, each flushed, are 1.7 MB to
     /// the device and 210 MB here (Linux 6.18).
     pub write_bytes: u64,
     /// Bytes that it gave to write(2) and the like, cached or not; none where the kernel does not say.

@@ -88,9 +88,7 @@ pub(super) fn link(evidence: &Evidence, findings: &mut [Finding]) {
     let of = |symptom: usize| place(&found[symptom].as_ref()?.id);
     let roots: Vec<Option<usize>> = (0..found.len())
         .map(|symptom| {
-            let mut chain = std::iter::successors(of(symptom), |cause| of(*cause));
-            chain
-                .by_ref()
+            std::iter::successors(of(symptom), |cause| of(*cause))
                 .take(found.len())
                 .find(|cause| found[*cause].is_none())
         })

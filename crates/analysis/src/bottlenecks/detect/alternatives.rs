@@ -7,7 +7,7 @@ use pgassay_text::number::memory_bytes;
 
 use super::hits::{Hit, Left, Part, joined, with_plans};
 use super::plans::read_by_scans;
-use super::spilling::{fitting, more_memory};
+use super::spilling::{fitting, more_memory, temporary_bytes};
 use super::{Detector, run};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Confidence, Observation, StepKind};
@@ -99,16 +99,15 @@ fn hit<'s>(
     let confidence;
     let step;
     if setting == MEMORY {
-        let blocks = statement.counters.as_ref().and_then(|c| c.temp_blocks);
-        let spills = blocks.is_some_and(|blocks| blocks >= 16.0);
+        let written = temporary_bytes(statement);
         // A sort is taken to be dear where it would go to a file, and nobody saw one.
-        confidence = match (spills, listed.is_some()) {
+        confidence = match (written.is_some(), listed.is_some()) {
             (true, _) => Confidence::High,
             (false, true) => Confidence::Medium,
             _ => Confidence::Low,
         };
         // What makes the plan cheaper may still spill.
-        let fits = blocks.map_or(0.0, fitting);
+        let fits = written.map_or(0.0, fitting);
         step = more_memory(run, fits.max(memory_bytes(&other.tried)? as f64));
     } else {
         // Whole reads that the other plan does not have, and that were counted.

@@ -19,8 +19,7 @@ fn spilling(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let hits = weighty(&run)
         .filter_map(|statement| {
-            let written = statement.counters.as_ref().and_then(|c| c.temp_blocks);
-            let written = written.filter(|blocks| *blocks >= 16.0).map(|b| b * BLOCK);
+            let written = temporary_bytes(statement);
             let waiting = Part::of_waits(statement, is_file);
             if written.is_none() && waiting.time < 0.02 {
                 return None;
@@ -43,7 +42,7 @@ fn spilling(evidence: &Evidence) -> Option<Observation> {
                     StepKind::Advice,
                     "have it give fewer rows; more work_mem spares the file, which costs next to nothing here".to_owned(),
                 ),
-                (false, Some(bytes)) => more_memory(&run, fitting(bytes / BLOCK).max(4.0 * has)),
+                (false, Some(bytes)) => more_memory(&run, fitting(bytes).max(4.0 * has)),
                 (false, None) => (
                     StepKind::Advice,
                     "raise work_mem for this statement".to_owned(),
@@ -101,9 +100,15 @@ fn only_stores(plan: &Plan) -> Option<String> {
     ))
 }
 
-/// Memory for what now takes so many blocks of temporary files: rows take about twice as much there.
-pub(super) fn fitting(blocks: f64) -> f64 {
-    2.0 * blocks * BLOCK
+/// What a call of a statement writes into temporary files, in bytes; none where that is next to nothing.
+pub(super) fn temporary_bytes(statement: &StatementTime) -> Option<f64> {
+    let blocks = statement.counters.as_ref()?.temp_blocks?;
+    (blocks >= 16.0).then_some(blocks * BLOCK)
+}
+
+/// Memory for what now takes so many bytes of temporary files: rows take about twice as much there.
+pub(super) fn fitting(bytes: f64) -> f64 {
+    2.0 * bytes
 }
 
 /// What gives a statement so many bytes, if the machine has them for all sessions that send it.
