@@ -353,15 +353,17 @@ impl At<'_> {
             return None;
         }
         let name = named_trigger(slowest);
+        let each = slowest.ms / slowest.calls.max(1.0);
         let saw = format!(
-            "{} of the time of a statement goes to {name}: {:.0} calls of {:.3} ms.",
+            "{} of the time of a statement goes to {name}: {:.0} calls of {each:.3} ms.",
             tenths(part),
             slowest.calls,
-            slowest.ms / slowest.calls.max(1.0)
         );
+        let inserts = self.plan.root.operation.as_deref() == Some("Insert");
+        // The key that is referred to always has an index: what finds a row by it is what a sound key costs.
+        let is_sound = slowest.constraint.is_some() && inserts && each < LONG_MS;
         let advice = match &slowest.constraint {
-            // The key that is referred to always has an index.
-            Some(_) if self.plan.root.operation.as_deref() == Some("Insert") => {
+            Some(_) if inserts => {
                 "each row that is written looks up the row that it refers to and locks it: write several rows a statement, and see whether the time is \
                  a wait for that row, which another transaction may hold (FOR UPDATE, or a change of its key); for many rows at a time, the constraint \
                  added after they are loaded"
@@ -381,7 +383,10 @@ impl At<'_> {
             title: format!("Most of a statement's time goes to {name}"),
             seen: self
                 .about(part, saw)
-                .severity(Severity::Medium)
+                .severity(match is_sound {
+                    true => Severity::Low,
+                    false => Severity::Medium,
+                })
                 .advice(advice),
         })
     }

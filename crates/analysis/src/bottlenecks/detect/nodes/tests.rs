@@ -3,7 +3,7 @@
 use pgassay_model::observed::plans::Execution;
 
 use super::super::database::tests::statement;
-use super::super::tests::made::found_with;
+use super::super::tests::made::{found_on_full_cpus, found_with};
 use super::*;
 
 fn ran(kind: &str, (loops, rows, removed): (f64, f64, f64), ms: f64, nodes: Vec<Node>) -> Node {
@@ -117,7 +117,7 @@ fn a_node_that_only_finds_what_is_changed_is_no_finding() {
 
 #[test]
 fn a_foreign_key_is_searched_on_the_side_that_has_an_index_or_on_the_other() {
-    let told = |operation: &str| {
+    let found = |operation: &str, calls: f64| {
         let mut root = ran("ModifyTable", (1.0, 0.0, 0.0), 1.0, vec![]);
         root.operation = Some(operation.to_owned());
         let mut plan = plan(root);
@@ -128,18 +128,24 @@ fn a_foreign_key_is_searched_on_the_side_that_has_an_index_or_on_the_other() {
                 constraint: Some("purchase_customer_id_fkey".into()),
                 relation: "purchase".into(),
                 ms: 9.0,
-                calls: 1.0,
+                calls,
             }],
             ..Execution::default()
         });
-        let found = found_with(vec![], |observed| {
+        let found = found_on_full_cpus(|observed| {
             observed.statements = Some(statement("INSERT INTO purchase", Some(plan)));
         });
         let found = found.into_iter().find(|f| f.id.starts_with(NODE)).unwrap();
-        found.remedy[0].text.clone()
+        (found.remedy[0].text.clone(), found.severity)
     };
-    assert!(told("Insert").contains("FOR UPDATE"), "{}", told("Insert"));
-    assert!(told("Delete").starts_with("an index on the columns of the foreign key"));
+    let (told, severity) = found("Insert", 1.0);
+    assert!(told.contains("FOR UPDATE"), "{told}");
+    assert_eq!(severity, Severity::Medium);
+    // A look-up by a key that takes no millisecond is what a foreign key costs.
+    assert_eq!(found("Insert", 300.0).1, Severity::Low);
+    let (told, severity) = found("Delete", 300.0);
+    assert!(told.starts_with("an index on the columns of the foreign key"));
+    assert_eq!(severity, Severity::Medium);
 }
 
 #[test]
