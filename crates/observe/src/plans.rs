@@ -89,6 +89,7 @@ pub fn ask(
     }
     if let (Ok(plan), Some(executed)) = (&mut plan, &mut executed) {
         add_inner(plan, executed);
+        what_if::time(executed, &mut plan.alternatives);
         plan.alternatives.extend(what_if::faster(executed));
         add_inner_relations(session, plan);
     }

@@ -1,8 +1,9 @@
 //! Plans that a statement would have under other settings: the planner is asked again, in the same
 //! read-only transaction, with one setting changed for that question alone. Nothing is executed.
 //!
-//! Settings of what an operation costs change the unit in which plans are compared: for these the statement is executed
-//! instead, where it is one of our load that is quick and only reads, and times are compared.
+//! Where the statement is one of our load that is quick and only reads, it is executed under both plans, and times are
+//! compared ([`time`]). Settings of what an operation costs change the unit in which plans are compared: for these that is
+//! the only way ([`faster`]).
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 use pgassay_model::observed::plans::{Alternative, DISABLE_COST, Node};
 use pgassay_pgwire::Session;
 use pgassay_text::quote::quote_literal;
+use serde_json::Value;
 
 use super::executed::Executed;
 use super::explained::{drop_outputs, node};
@@ -30,6 +32,8 @@ const PLANNER: &[&str] = &[
     "join_collapse_limit",
     "work_mem",
 ];
+/// What a node may use: what it spills depends on what runs beside it, so that one execution alone tells little.
+const MEMORY: &[&str] = &["work_mem", "hash_mem_multiplier"];
 /// Settings of what the planner takes operations to cost. Those that are meant to be set to the machine are tried only
 /// where they go the other way ([`AWAY`]).
 const COSTS: &[&str] = &[
@@ -201,7 +205,7 @@ pub(super) fn alternatives(
             continue;
         };
         // More memory may make the same plan cheaper; what may be used makes another.
-        let may_be_same = matches!(name.as_str(), "work_mem" | "hash_mem_multiplier");
+        let may_be_same = MEMORY.contains(&name.as_str());
         let differs = may_be_same || shape(&root) != shape(base);
         if differs && cost(&root) < KEPT * cost(base) {
             found.push(Alternative {
@@ -215,6 +219,39 @@ pub(super) fn alternatives(
         }
     }
     found
+}
+
+/// The shortest of a few executions under these settings, with its milliseconds.
+fn shortest(executed: &mut Executed, settings: &str) -> Option<(Value, f64)> {
+    let ran = (0..TIMES).filter_map(|_| executed.again(settings));
+    ran.min_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+/// Executes the plans that cost less, and the statement's own.
+pub(super) fn time(executed: &mut Executed, found: &mut [Alternative]) {
+    if !executed.is_repeatable() || executed.ms() < LEAST_MS {
+        return;
+    }
+    let begun = Instant::now();
+    let mut own = None;
+    let by_cost = found
+        .iter_mut()
+        .filter(|a| a.times_ms.is_none() && !MEMORY.contains(&a.setting.as_str()));
+    for other in by_cost {
+        if own.is_none() {
+            own = shortest(executed, "").map(|(_, ms)| ms);
+        }
+        if begun.elapsed() > LONGEST {
+            break;
+        }
+        let (name, value) = (&other.setting, quote_literal(&other.tried));
+        let with = shortest(executed, &format!("SET LOCAL {name} = {value}"));
+        if let Some((own, (said, ms))) = own.zip(with) {
+            other.root = node(&said["Plan"]);
+            drop_outputs(&mut other.root, &|_| false);
+            other.times_ms = Some((own, ms));
+        }
+    }
 }
 
 /// The plans that are faster with what the server comes with of a setting of costs.
@@ -231,11 +268,7 @@ pub(super) fn faster(executed: &mut Executed) -> Vec<Alternative> {
     }
     let begun = Instant::now();
     let base = node(&executed.said["Plan"]);
-    let mut shortest = |settings: &str| {
-        let ran = (0..TIMES).filter_map(|_| executed.again(settings));
-        ran.min_by(|a, b| a.1.total_cmp(&b.1))
-    };
-    let Some((_, base_ms)) = shortest("") else {
+    let Some((_, base_ms)) = shortest(executed, "") else {
         return Vec::new();
     };
     let mut found = Vec::new();
@@ -244,7 +277,7 @@ pub(super) fn faster(executed: &mut Executed) -> Vec<Alternative> {
             break;
         }
         let set = format!("SET LOCAL {} = {}", setting.name, quote_literal(&value));
-        let Some((said, ms)) = shortest(&set) else {
+        let Some((said, ms)) = shortest(executed, &set) else {
             continue;
         };
         let mut root = node(&said["Plan"]);
