@@ -184,6 +184,8 @@ pub struct Circumstances {
     pub busy: Option<f64>,
     /// The server's part of what was busy.
     pub server_of_busy: Option<f64>,
+    /// The share of the sessions' time in transactions in which they waited for the log to be flushed.
+    pub flushing: Option<f64>,
 }
 
 /// A measured gain below this is light, whatever its kind of finding may bring elsewhere.
@@ -216,11 +218,18 @@ impl Circumstances {
             // only the latter counts.
             Basis::Statements => {
                 let of_busy = of_cpu.unwrap_or(share) * self.server_of_busy.unwrap_or(1.0);
-                let busy = self.busy.map(|busy| match busy >= FULL {
-                    true => 1.0,
-                    false => busy,
-                });
-                (share * cycle, busy.map(|busy| busy * (1.0 - of_busy)))
+                let is_full = self.busy.is_some_and(|busy| busy >= FULL);
+                let busy = self.busy.map(|busy| if is_full { 1.0 } else { busy });
+                // A flush waits for the kernel's threads, which wait for a CPU as sessions do, and more commits in
+                // the same time share it (docs/how-to-read-a-report.md).
+                let sooner = match is_full {
+                    true => self.flushing.unwrap_or(0.0) * of_busy,
+                    false => 0.0,
+                };
+                (
+                    (share + sooner) * cycle,
+                    busy.map(|busy| busy * (1.0 - of_busy)),
+                )
             }
             Basis::State | Basis::MachineTime | Basis::Throughput | Basis::Counters => {
                 (share, None)

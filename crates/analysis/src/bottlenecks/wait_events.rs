@@ -58,6 +58,12 @@ pub fn same_name(name: &str, written: &str) -> bool {
     plain(name) == plain(written)
 }
 
+/// Whether a wait is for the log to be flushed, in any version.
+pub fn flushes(kind: &str, event: &str) -> bool {
+    let names = ["WALWrite", "WALSync"];
+    (kind == "IO" || same_kind("LWLock", kind)) && names.iter().any(|name| same_name(name, event))
+}
+
 /// All rows, the events of a type before what is said of the type.
 static MEANINGS: &[Meaning] = &[
     row(

@@ -9,6 +9,8 @@ use super::hits::{Hit, Left, Part, joined, with_plans};
 use super::{Detector, run};
 use crate::bottlenecks::evidence::Evidence;
 use crate::bottlenecks::finding::{Confidence, Observation, StepKind};
+use crate::observed::statements::StatementTime;
+use crate::profile::Class;
 
 pub(super) const DETECTORS: &[Detector] = &[
     run("rows-wide", wide),
@@ -75,7 +77,7 @@ fn wide(evidence: &Evidence) -> Option<Observation> {
             statement,
             part: Part::of_work(evidence, statement, part),
             left: Left::new(
-                (0.3 + 0.7 * why.needed / each).min(1.0),
+                1.0 - of_pages(evidence, statement) * (1.0 - (why.needed / each).min(1.0)),
                 format!(
                     "a row takes {each:.0} bytes of the table's pages, and would need {:.0}",
                     why.needed
@@ -91,6 +93,28 @@ fn wide(evidence: &Evidence) -> Option<Observation> {
         })
     });
     joined(&run, hits)
+}
+
+/// The part of a scan that goes by its pages and not by its rows, where no CPU samples tell.
+const OF_PAGES: f64 = 0.7;
+
+/// The part of a scan's time that goes by the pages that it reads: waits for them, and what finding each in the cache or
+/// copying it there takes of the CPU.
+fn of_pages(evidence: &Evidence, statement: &StatementTime) -> f64 {
+    let Some(profile) = evidence.profile else {
+        return OF_PAGES;
+    };
+    let by_pages = [
+        Class::BufferMapping,
+        Class::ContentLock,
+        Class::Io,
+        Class::Lwlock,
+        Class::PageFaults,
+        Class::Pin,
+    ];
+    let on_cpu: f64 = by_pages.iter().map(|class| profile.class(*class)).sum();
+    let read = |name: &str| name.starts_with("IO:") || name.starts_with("LWLock:");
+    (statement.running * on_cpu + Part::of_waits(statement, read).time).min(1.0)
 }
 
 /// Pages that are filled for a small part only.

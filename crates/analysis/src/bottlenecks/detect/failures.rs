@@ -15,6 +15,11 @@ const GRAVE: f64 = 0.2;
 /// The share of rolled-back transactions of somebody's own load from which on it is named: some are meant.
 const ROLLED_BACK: f64 = 0.1;
 
+/// Events of waits for a row (`Lock`).
+const ROWS: &[&str] = &["tuple", "transactionid"];
+/// The share of the sessions' time at these from which on rows have queues.
+const QUEUED: f64 = 0.1;
+
 fn failed(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     if run.is_own_load() {
@@ -24,7 +29,14 @@ fn failed(evidence: &Evidence) -> Option<Observation> {
     }
     let point = run.point;
     let retries = point.detail.as_ref().map_or(0, |detail| detail.retries);
-    let seen = of_attempts(point.latency_us.count, &point.failures, retries)?;
+    let mut seen = of_attempts(point.latency_us.count, &point.failures, retries)?;
+    let of_conflicts = |(state, _): &(String, u64)| state == SERIALIZATION;
+    let queued = run.wait_share(|kind, event| kind == "Lock" && ROWS.contains(&event));
+    if (retries > 0 || point.failures.iter().any(of_conflicts)) && queued >= Some(QUEUED) {
+        seen = seen.open().seen(
+            "what does not fail waits for the row instead: sessions queue for rows already, and fewer failures make that queue longer",
+        );
+    }
     Some(remedied(evidence, seen, &point.failures, retries))
 }
 
@@ -165,7 +177,10 @@ fn meaning(code: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::made::{QUIET, Seen, looked_at};
     use super::*;
+    use crate::bottlenecks::evidence::RunEvidence;
+    use crate::measured::PointAnalysis;
 
     #[test]
     fn retries_and_failures_are_a_share_of_all_attempts() {
@@ -187,6 +202,32 @@ mod tests {
         );
         assert_eq!(of_attempts(10_000, &states, 0), None);
         assert_eq!(of_attempts(0, &[], 0), None);
+    }
+
+    #[test]
+    fn conflicts_over_rows_that_have_queues_promise_nothing() {
+        let gain = |waits: &'static [(&'static str, &'static str, f64)]| {
+            let seen = Seen { waits, ..QUIET };
+            let told = |evidence: &Evidence| {
+                let run = evidence.run.unwrap();
+                let point = PointAnalysis {
+                    failures: vec![("40001".to_owned(), run.point.latency_us.count)],
+                    ..run.point.clone()
+                };
+                let run = RunEvidence {
+                    point: &point,
+                    ..run
+                };
+                let evidence = Evidence {
+                    run: Some(run),
+                    ..*evidence
+                };
+                failed(&evidence).unwrap().open
+            };
+            looked_at(&seen, |_| {}, told)
+        };
+        assert!(!gain(&[]));
+        assert!(gain(&[("Lock", "transactionid", 2.0)]));
     }
 
     #[test]

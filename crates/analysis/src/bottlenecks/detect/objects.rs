@@ -2,7 +2,7 @@
 
 use pgassay_model::observed::growth::{Grown, GrowthRecord, HoldsHorizon};
 
-use super::hits::weighty;
+use super::hits::{Part, weighty};
 use super::{Detector, is_off, run, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity};
@@ -20,6 +20,11 @@ pub(super) const FEW_DEAD: f64 = 1000.0;
 const SOUND: f64 = 8.0;
 /// Blocks that writing a row takes, its indexes included, at most.
 const OF_A_WRITE: f64 = 12.0;
+/// What both take as a rule: an index of three levels and the row's page; a place for the row and the way to it.
+const OF_A_SCAN: f64 = 4.0;
+const USUALLY_WRITTEN: f64 = 6.0;
+/// Rows on a page of a table that was never vacuumed, so that nobody counted: long ones.
+const ON_A_PAGE: f64 = 10.0;
 /// The part of the blocks beyond what is sound, from which on it is worth a finding.
 const EXCESS: f64 = 0.5;
 
@@ -30,8 +35,9 @@ struct Met<'a> {
     a_scan: f64,
     /// Live rows that each scan found.
     rows: f64,
-    /// The part of its blocks that a sound table would not have needed.
+    /// The part of its blocks that a sound table would not have needed: at least, and as a rule.
     excess: f64,
+    usually: f64,
     /// The share of the sessions' time in statements that name it.
     share: f64,
     /// Their share of the server's CPU time.
@@ -360,7 +366,7 @@ fn swollen(evidence: &Evidence) -> Option<Observation> {
         );
         return Some(
             worst
-                .seen(&run, saw)
+                .seen(evidence, &run, saw)
                 .sql(format!("REINDEX INDEX CONCURRENTLY {index};   -- which packs its entries into few pages; before 12 without CONCURRENTLY, which locks the table's writers"))
                 .advice(
                     "VACUUM gives back only pages of an index that are entirely empty, and a few entries keep each of the others: where most rows of a range are deleted again and again, \
@@ -375,7 +381,7 @@ fn swollen(evidence: &Evidence) -> Option<Observation> {
     );
     Some(
         worst
-            .seen(&run, saw)
+            .seen(evidence, &run, saw)
             .sql(format!(
                 "VACUUM (FULL, ANALYZE) {};   -- locks it until it is rewritten; pg_repack rewrites it beside its readers \
                  and writers, and so does REPACK CONCURRENTLY from 19 on",
@@ -433,18 +439,22 @@ fn dead_rows_met<'a>(evidence: &Evidence<'a>) -> Option<(Observation, &'a Grown)
         "Scans of {} look at {:.0} blocks for each {:.1} rows that they find: {dead:.0} dead rows {beside}.",
         table.name, worst.a_scan, worst.rows
     );
-    Some((worst.seen(&run, saw), table))
+    Some((worst.seen(evidence, &run, saw), table))
 }
 
 impl Met<'_> {
     /// A finding of it; without steps.
-    fn seen(&self, run: &RunEvidence, saw: String) -> Observation {
+    fn seen(&self, evidence: &Evidence, run: &RunEvidence, saw: String) -> Observation {
         let share = self.share * self.excess;
+        // What each statement takes around its scans stays.
+        let spared = self.statement.map_or(self.usually, |statement| {
+            Part::of_work(evidence, statement, self.usually).time
+        });
         let seen = Observation::measured(Basis::Statements, Some(self.share), saw)
             .of_cpu(self.cpu_share)
             .covers(share)
             .expects(
-                self.excess,
+                spared,
                 "the blocks that scans of a sound table would not look at",
             )
             .severity(if share >= 0.3 {
@@ -497,8 +507,16 @@ fn met<'a>(run: &RunEvidence<'a>, growth: &GrowthRecord, table: &'a Grown) -> Op
         1.0
     };
     let pages = table.by("idx_tup_fetch") + table.by("seq_tup_read") / a_page;
-    let sound = SOUND * scans + pages + OF_A_WRITE * written;
-    let excess = (1.0 - sound / blocks).max(0.0);
+    let beyond = |sound: f64| (1.0 - sound / blocks).max(0.0);
+    let excess = beyond(SOUND * scans + pages + OF_A_WRITE * written);
+    // No more than a table has that is full of live rows.
+    let full = if stands("relpages") > 0.0 {
+        a_page
+    } else {
+        ON_A_PAGE
+    };
+    let dense = (stands("n_live_tup") / full).max(1.0);
+    let usually = beyond(OF_A_SCAN * scans + pages.min(dense * scans) + USUALLY_WRITTEN * written);
     if excess < EXCESS {
         return None;
     }
@@ -519,6 +537,7 @@ fn met<'a>(run: &RunEvidence<'a>, growth: &GrowthRecord, table: &'a Grown) -> Op
         a_scan: blocks / scans,
         rows: found / scans,
         excess,
+        usually,
         share: share.min(1.0),
         cpu_share: cpu_share.min(1.0),
         statement: names.first().copied(),

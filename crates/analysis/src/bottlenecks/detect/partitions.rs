@@ -80,7 +80,7 @@ fn unbounded(evidence: &Evidence) -> Option<Observation> {
         };
         Some(Hit {
             statement,
-            part: Part::of_all(plan.part(append)),
+            part: Part::of_work(evidence, statement, plan.part(append)),
             left: Left::new(
                 1.0 / f64::from(*number),
                 format!("one of {number} tables would do"),
@@ -165,7 +165,7 @@ fn joined_by_key(evidence: &Evidence) -> Option<Observation> {
         let part = plan.part(join).max(plan.part(append));
         Some(Hit {
             statement,
-            part: Part::of_all(part),
+            part: Part::of_work(evidence, statement, part),
             left: Left::new(
                 left / entering.max(1.0),
                 format!("of {entering:.0} rows {left:.0} are left by the join"),
@@ -223,8 +223,7 @@ fn unpruned(evidence: &Evidence) -> Option<Observation> {
         };
         Some(Hit {
             statement,
-            // Planning and locks are for all of them, too.
-            part: Part::of_all(plan.part(append)),
+            part: Part::of_work(evidence, statement, plan.part(append)),
             left: Left::new(
                 1.0 / visited as f64,
                 format!(

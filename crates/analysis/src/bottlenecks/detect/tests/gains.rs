@@ -44,6 +44,26 @@ fn on_full_cpus_statements_that_wait_give_back_their_cpu_time_alone() {
 }
 
 #[test]
+fn flushes_are_sooner_done_where_the_work_that_fills_the_cpus_is_gone() {
+    let at = |busy: f64, flushing: f64| {
+        let entry = crate::bottlenecks::find("sequential-scan").unwrap();
+        let seen = Observation::measured(Basis::Statements, Some(0.7), "seen").of_cpu(0.9);
+        let under = Circumstances {
+            busy: Some(busy),
+            server_of_busy: Some(1.0),
+            flushing: Some(flushing),
+            ..Circumstances::default()
+        };
+        Finding::new(entry, seen, under).gain_at_most
+    };
+    // As far as the CPU time goes that kept them waiting, and no further than CPUs leave room for.
+    assert!(near(at(0.95, 0.1), 0.7 + 0.1 * 0.9));
+    assert!(near(at(0.95, 0.29), 0.9));
+    // With CPUs that had room they took as long as the device.
+    assert!(near(at(0.5, 0.29), 0.7));
+}
+
+#[test]
 fn an_index_leaves_the_rows_that_match() {
     let found = |matching: f64| {
         let scan = Node {
