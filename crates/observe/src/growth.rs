@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use pgassay_model::observed::growth::{Grown, GrowthRecord, HoldsHorizon};
-use pgassay_pgwire::{QueryError, ResultSet, Session};
+use pgassay_pgwire::{ResultSet, Session};
 use pgassay_text::normalise::normalise;
 
 /// Rows of a view that are kept.
@@ -112,8 +112,9 @@ const NAMES: &[&str] = &["name", "of", "relid", "schemaname", "relname"];
 /// What keeps dead rows: sessions' snapshots and transactions, prepared transactions, slots, and standbys that tell
 /// of their oldest snapshot (hot_standby_feedback), by a slot or without one. A statement that has just begun keeps
 /// none that count, and vacuum is no session whose snapshot keeps rows. The last column is what it holds. Slots of
-/// 9.4 do not tell who reads them.
-const HORIZON: &str = "SELECT * FROM ( \
+/// 9.4 do not tell who reads them. (pg_stat_replication would go through all sessions each time that it is named.)
+const HORIZON: &str = "WITH senders AS (SELECT a.pid, a.application_name, a.backend_xmin \
+    FROM pg_stat_get_wal_senders() w, pg_stat_get_activity(w.pid) a) SELECT * FROM ( \
     SELECT 'session' AS kind, pid::text AS name, \
       greatest(age(backend_xmin), age(backend_xid)) AS transactions, \
       extract(epoch FROM clock_timestamp() - xact_start) AS seconds, state, application_name AS application, \
@@ -128,10 +129,10 @@ const HORIZON: &str = "SELECT * FROM ( \
       greatest(age(s.xmin), age(s.catalog_xmin)), NULL, CASE WHEN s.active THEN 'active' ELSE 'inactive' END, '', \
       s.plugin::text, s.xmin IS NULL, \
       concat_ws('/', s.xmin, s.catalog_xmin) \
-      FROM pg_replication_slots s LEFT JOIN pg_stat_replication r ON r.pid = (to_json(s) ->> 'active_pid')::int \
+      FROM pg_replication_slots s LEFT JOIN senders r ON r.pid = (to_json(s) ->> 'active_pid')::int \
       WHERE s.xmin IS NOT NULL OR s.catalog_xmin IS NOT NULL \
     UNION ALL SELECT 'standby', application_name, age(backend_xmin), NULL, '', '', '', false, backend_xmin::text \
-      FROM pg_stat_replication WHERE backend_xmin IS NOT NULL) held \
+      FROM senders WHERE backend_xmin IS NOT NULL) held \
     ORDER BY transactions DESC LIMIT 5";
 
 type Rows = BTreeMap<String, (Option<String>, BTreeMap<String, f64>)>;
@@ -196,26 +197,25 @@ fn number(session: &mut Session) -> Option<u32> {
 
 /// Sums of pg_stat_statements by the statement's number, of this database.
 fn statements(session: &mut Session) -> Result<Rows, String> {
-    let found = session.catalog_value(
-        "SELECT pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_extension e \
-         JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace \
+    let schema = column(
+        session,
+        "SELECT quote_ident(n.nspname) FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace \
          WHERE e.extname = 'pg_stat_statements'",
-    );
-    let schema = found.map_err(|e| e.to_string())?.ok_or(
+    )?;
+    let schema = schema.first().ok_or(
         "counters of statements: the extension pg_stat_statements is not in this database",
     )?;
     const WANTED: &str = "'calls', 'total_exec_time', 'total_time', 'plans', 'total_plan_time', \
                           'rows', 'shared_blks_hit', 'shared_blks_read', 'temp_blks_written', \
                           'wal_bytes'";
     // Columns differ by the extension's version.
-    let columns = session
-        .catalog_rows(&format!(
-            "SELECT a.attname FROM pg_catalog.pg_attribute a \
-             WHERE a.attrelid = '{schema}.pg_stat_statements'::pg_catalog.regclass \
-             AND a.attname IN ({WANTED})"
-        ))
-        .map_err(|e| e.to_string())?;
-    let columns: Vec<String> = columns.rows.into_iter().flatten().flatten().collect();
+    let columns = column(
+        session,
+        &format!(
+            "SELECT attname FROM pg_attribute WHERE attrelid = '{schema}.pg_stat_statements'::regclass \
+             AND attname IN ({WANTED})"
+        ),
+    )?;
     let sums: Vec<String> = columns
         .iter()
         .map(|name| format!("sum({name}) AS {name}"))
@@ -238,22 +238,22 @@ fn ask(session: &mut Session, sql: &str) -> Result<Rows, String> {
 }
 
 fn answer(session: &mut Session, sql: &str) -> Result<Option<ResultSet>, String> {
-    let wrapped = format!(
-        "BEGIN READ ONLY; {}SET LOCAL search_path = pg_catalog; SET LOCAL statement_timeout = 3000; \
-         SET LOCAL lock_timeout = 200; {sql}; ROLLBACK",
+    let before = format!(
+        "{}SET LOCAL search_path = pg_catalog; SET LOCAL statement_timeout = 3000; SET LOCAL lock_timeout = 200; ",
         session.uncompiled()
     );
-    let results = match session.query(&wrapped) {
-        Ok(results) => results,
-        Err(error) => {
-            if matches!(error, QueryError::Server(_)) {
-                let _ = session.execute("ROLLBACK");
-            }
-            return Err(error.to_string());
-        }
-    };
-    let mut results = results.into_iter();
+    let results = session.ask_again(&before, sql);
+    let mut results = results.map_err(|error| error.to_string())?.into_iter();
     Ok(results.find(|result| !result.columns.is_empty()))
+}
+
+/// The first column of an answer.
+fn column(session: &mut Session, sql: &str) -> Result<Vec<String>, String> {
+    let found = answer(session, sql)?
+        .map(|answer| answer.rows)
+        .unwrap_or_default();
+    let first = found.into_iter().filter_map(|row| row.into_iter().next()?);
+    Ok(first.collect())
 }
 
 /// What holds the horizon, and whether it held the same before.

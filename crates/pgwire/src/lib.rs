@@ -16,6 +16,7 @@ mod dial;
 mod error;
 pub mod fake;
 mod interrupt;
+mod kept;
 mod secret;
 mod session;
 mod startup;

@@ -7,6 +7,7 @@ use super::connect::Connector;
 use super::copy::CopyIn;
 use super::error::{QueryError, ServerError};
 use super::interrupt::{Hearing, is_wish_to_stop};
+use super::kept::Kept;
 use super::startup::Greeting;
 use super::transport::Transport;
 use bytes::BytesMut;
@@ -115,6 +116,7 @@ pub struct Session {
     lost: Option<Loss>,
     server: String,
     pub(super) connector: Option<Connector>,
+    pub(super) kept: Kept,
 }
 
 impl std::fmt::Debug for Session {
@@ -143,6 +145,7 @@ impl Session {
             lost: None,
             server,
             connector: None,
+            kept: Kept::default(),
         }
     }
 
