@@ -158,9 +158,14 @@ class Bench:
         if self.keep:
             self.keep.mkdir(exist_ok=True)
             (self.keep / f"{of}.json").write_text(done.stdout)
-            last = max((p for p in self.runs.iterdir() if p.is_dir()), key=lambda p: p.stat().st_mtime)
-            shutil.copytree(last, self.keep / of, dirs_exist_ok=True)
+            self.keep_last(of)
         return json.loads(done.stdout)
+
+    def keep_last(self, name):
+        """The run that ended last, where runs are kept."""
+        if self.keep:
+            last = max((p for p in self.runs.iterdir() if p.is_dir()), key=lambda p: p.stat().st_mtime)
+            shutil.copytree(last, self.keep / name, dirs_exist_ok=True)
 
     def page(self, entry):
         """What a user reads first, beside what is wrong in truth."""
@@ -182,6 +187,7 @@ class Bench:
             self.server.sql(entry["mend"])
         after = self.run(entry, entry.get("mend_load", entry["load"]), entry.get("mend_args", entry.get("args", [])),
                          entry.get("mend_beside", entry.get("beside")))
+        self.keep_last(entry["id"] + ".mended")
         return judge(entry, seen, before, after)
 
     def sound(self, entry):
