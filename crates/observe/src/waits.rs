@@ -30,7 +30,7 @@ pub const RATE_HZ: f64 = 25.0;
 /// to older servers a look costs the square of their sessions. All observers together have 1 %.
 const TOO_MUCH: f64 = 0.007;
 /// What the looks are then brought down to, by fewer of them a second.
-const MODEST: f64 = 0.004;
+const MODEST: f64 = 0.003;
 /// Fewer looks a second would show nothing.
 const LEAST_HZ: f64 = 0.5;
 /// A server that does not answer for so long is not asked any more.
@@ -511,7 +511,7 @@ mod tests {
         // 0.63 % of two CPUs.
         assert_eq!(affordable(25.0, Some(0.0005), 2.0), 25.0);
         // 10 %: two thousand sessions.
-        assert!((affordable(25.0, Some(0.008), 2.0) - 1.0).abs() < 1e-9);
+        assert!((affordable(25.0, Some(0.008), 2.0) - 0.75).abs() < 1e-9);
         assert_eq!(affordable(25.0, Some(0.008), 64.0), 25.0);
         assert_eq!(affordable(25.0, Some(0.5), 2.0), 0.5);
         assert_eq!(affordable(0.2, Some(0.5), 2.0), 0.2);
