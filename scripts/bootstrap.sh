@@ -34,7 +34,10 @@ server_bins() {
     for dir in $PATH "$debian"/*/bin "$root"/usr/pgsql-*/bin \
         "$root"/usr/lib/postgresql*/bin "$root"/usr/lib64/postgresql-*/bin "$root"/usr/libexec/postgresql* \
         "$root"/usr/local/pgsql*/bin "$root"/opt/*/bin "$root"/opt/*/*/bin; do
-        [ ! -x "$dir/postgres" ] || [ ! -x "$dir/initdb" ] || printf '%s\n' "$dir"
+        [ -x "$dir/postgres" ] && [ -x "$dir/initdb" ] || continue
+        # By a link in PATH it is the installation that the link leads to, whose packages go with it.
+        [ ! -L "$dir/postgres" ] || dir=$(dirname "$(readlink -f "$dir/postgres")")
+        printf '%s\n' "$dir"
     done
 }
 server_bin() {
