@@ -80,13 +80,11 @@ pub fn ask(
         not_executed,
         ..plan
     });
-    if plan.is_err() {
-        let _ = session.execute("ROLLBACK");
-    }
-    if prepared {
-        // Prepared statements are no part of the transaction.
-        let _ = session.execute("DEALLOCATE pgassay_plan");
-    }
+    // Prepared statements are no part of the transaction; in one message, after which a pooler may turn to another backend.
+    let _ = session.execute(match prepared {
+        true => "ROLLBACK; DEALLOCATE pgassay_plan",
+        false => "ROLLBACK",
+    });
     if let (Ok(plan), Some(executed)) = (&mut plan, &mut executed) {
         add_inner(plan, executed);
         what_if::time(executed, &mut plan.alternatives);
@@ -203,7 +201,6 @@ impl Asked<'_> {
         });
         add_catalogues(session, &mut plan);
         declared::views(session, &mut plan, &self.example.normalised.text);
-        session.execute("ROLLBACK").map_err(said)?;
         keep_what_tells(&mut plan);
         Ok(plan)
     }

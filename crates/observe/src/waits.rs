@@ -12,7 +12,7 @@ use pgassay_model::observed::Cost;
 use pgassay_model::observed::blockers::BlockerRecord;
 use pgassay_model::observed::statements::StatementRecord;
 use pgassay_model::observed::waits::{OTHER_CLIENT, WaitKey, WaitRecord};
-use pgassay_pgwire::{Connector, Conninfo, ResultSet, Session};
+use pgassay_pgwire::{Connector, Conninfo, QueryError, ResultSet, Session};
 
 use super::blockers::Looking;
 use super::cpu::{process_ns, thread_ns};
@@ -207,7 +207,7 @@ fn work(
         let begun = thread_ns();
         let mut next = window + first;
         while sleep_until(shared, next, window) {
-            let Some(open) = &mut session else {
+            let Some((open, question)) = &mut session else {
                 // Nobody to ask in this window.
                 next += Duration::from_secs(1);
                 continue;
@@ -217,7 +217,7 @@ fn work(
             let spent = || thread_ns() + backend(shared).and_then(process_ns).unwrap_or(0);
             let before = spent();
             let mut queues = false;
-            match look(open, apart.then_some(&mut loaded)) {
+            match look(open, question, apart.then_some(&mut loaded)) {
                 Ok(look) => {
                     queues = look.queues();
                     let cost = spent().saturating_sub(before) as f64 / 1e9;
@@ -239,7 +239,7 @@ fn work(
                     session = None;
                 }
             }
-            if let Some(open) = &mut session {
+            if let Some((open, _)) = &mut session {
                 learn(shared, open);
                 if queues && looking.is_due() {
                     let seen = looking.ask(open);
@@ -297,15 +297,21 @@ fn sleep_until(shared: &Shared, at: Instant, window: Instant) -> bool {
     }
 }
 
-fn open(shared: &Shared, connector: &Connector, beside: &[i32], local: bool) -> Option<Session> {
-    let connect = || -> Result<Session, String> {
+/// A session, and what it asks at each look.
+fn open(
+    shared: &Shared,
+    connector: &Connector,
+    beside: &[i32],
+    local: bool,
+) -> Option<(Session, String)> {
+    let connect = || -> Result<(Session, String), String> {
         let mut session = connector.connect().map_err(|e| e.to_string())?;
         session.set_read_timeout(Some(PATIENCE));
-        prepare(&mut session, beside)?;
-        Ok(session)
+        let question = question(&mut session, beside)?;
+        Ok((session, question))
     };
     match connect() {
-        Ok(session) => {
+        Ok((session, question)) => {
             let backend = local
                 .then(|| u32::try_from(session.backend_pid()).ok())
                 .flatten();
@@ -313,7 +319,7 @@ fn open(shared: &Shared, connector: &Connector, beside: &[i32], local: bool) -> 
             state.backend = backend;
             state.backend_ns = backend.and_then(process_ns);
             state.failure = None;
-            Some(session)
+            Some((session, question))
         }
         Err(why) => {
             shared.state().failure = Some(why);
@@ -325,14 +331,23 @@ fn open(shared: &Shared, connector: &Connector, beside: &[i32], local: bool) -> 
 /// SQLSTATE of a column that is not there.
 const UNDEFINED_COLUMN: &str = "42703";
 
-/// Prepares the statement in the form that the server's version has.
-fn prepare(session: &mut Session, beside: &[i32]) -> Result<(), String> {
+/// The question in the form that the server's version has: prepared, unless a pooler would give what is prepared to others.
+fn question(session: &mut Session, beside: &[i32]) -> Result<String, String> {
+    let is_direct = session.is_direct().map_err(|e| e.to_string())?;
+    let mut tried = |select: String| -> Result<String, QueryError> {
+        if is_direct {
+            session.execute(&format!("PREPARE pgassay_waits AS {select}"))?;
+            return Ok("EXECUTE pgassay_waits".to_owned());
+        }
+        session.execute(&select)?;
+        Ok(select)
+    };
     let mut ours: Vec<String> = beside.iter().map(i32::to_string).collect();
     ours.push("pg_catalog.pg_backend_pid()".to_owned());
     // Texts are asked for only of sessions in a statement to which the server gives no number.
     let statement = |backend: &str, number: &str| {
         format!(
-            "PREPARE pgassay_waits AS SELECT {backend}, coalesce(state, ''), \
+            "SELECT {backend}, coalesce(state, ''), \
              coalesce(wait_event_type, ''), coalesce(wait_event, ''), pg_catalog.count(*), datid, usesysid, \
              CASE WHEN {RUNNING} THEN {number} END, \
              CASE WHEN {number} IS NULL AND {RUNNING} \
@@ -346,15 +361,14 @@ fn prepare(session: &mut Session, beside: &[i32]) -> Result<(), String> {
     };
     // query_id came with 14, backend_type with 10, wait events with 9.6.
     let backend = "coalesce(backend_type, '')";
-    let newest = session.execute(&statement(backend, "query_id"));
-    if newest.is_ok() || session.execute(&statement(backend, "NULL::bigint")).is_ok() {
-        return Ok(());
-    }
-    session
-        .execute(&statement(
-            "'client backend'::pg_catalog.text",
-            "NULL::bigint",
-        ))
+    tried(statement(backend, "query_id"))
+        .or_else(|_| tried(statement(backend, "NULL::bigint")))
+        .or_else(|_| {
+            tried(statement(
+                "'client backend'::pg_catalog.text",
+                "NULL::bigint",
+            ))
+        })
         .map_err(|error| match error.sqlstate() {
             Some(UNDEFINED_COLUMN) => {
                 "this server shows no wait events, which exist from PostgreSQL 9.6 on".to_owned()
@@ -386,12 +400,10 @@ impl Look {
 
 /// `loaded` is whether sessions of our load were seen: from then on those of other programs are told apart
 /// from them. None where they are not to be.
-fn look(session: &mut Session, loaded: Option<&mut bool>) -> Result<Look, String> {
+fn look(session: &mut Session, question: &str, loaded: Option<&mut bool>) -> Result<Look, String> {
     let uncompiled = session.uncompiled();
     let results = session
-        .query(&format!(
-            "BEGIN; {uncompiled}EXECUTE pgassay_waits; ROLLBACK"
-        ))
+        .query(&format!("BEGIN; {uncompiled}{question}; ROLLBACK"))
         .map_err(|e| e.to_string())?;
     let rows = results
         .into_iter()

@@ -6,7 +6,7 @@
 use anyhow::{Context, bail};
 use pgassay_model::Failure;
 use pgassay_model::workload::WorkloadPlan;
-use pgassay_pgwire::{QueryError, Session};
+use pgassay_pgwire::Session;
 
 use super::pgbench_tables::SCHEMA;
 use super::setup;
@@ -28,28 +28,12 @@ pub const POOLER: &str = "there is a connection pooler between pgassay and the s
 /// # Errors
 /// Where the backend that answers is not the one that let us in.
 pub fn check_direct(session: &mut Session) -> anyhow::Result<()> {
-    if !is_direct(session)? {
+    if !session.is_direct()? {
         bail!(Failure::target(POOLER).with_remedy(
             "connect to the server itself: its own host and port, not the pooler's; or leave out --load"
         ));
     }
     Ok(())
-}
-
-/// Whether the backend that answers is the one that let us in.
-///
-/// # Errors
-/// Where it does not answer.
-pub fn is_direct(session: &mut Session) -> Result<bool, QueryError> {
-    let announced = session.backend_pid().to_string();
-    // Two statements: in between a pooler may turn to another backend.
-    for _ in 0..2 {
-        let answering = session.value("SELECT pg_catalog.pg_backend_pid()")?;
-        if answering.as_ref() != Some(&announced) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 /// Command line options for the backends that serve us, from release 14 on. The server ends a long

@@ -71,3 +71,26 @@ fn filling_tables_through_a_pooler_leaves_no_setting() {
         assert_eq!(set.as_deref(), Some("on"));
     }
 }
+
+/// Questions that are asked again are prepared where that is the session's own; a pool's connections are others'.
+#[test]
+fn watching_through_a_pooler_leaves_nothing_prepared() {
+    let server = server();
+    let pooler = Pooler::start(&server, "transaction", "");
+    let runs = Runs::new("pgbouncer-watch");
+    let uri = format!("postgres://alice:geheim@127.0.0.1:{}/postgres", pooler.port);
+    let output = runs.run(&["watch", &uri, "--time", "1", "--count", "1"]);
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    // Both connections of the pool, held by a transaction each.
+    let mut clients = [(); 2].map(|()| {
+        let connected = pooler.connect("alice", "geheim", "postgres");
+        connected.expect("connect")
+    });
+    for client in &mut clients {
+        client.execute("begin").expect("begin");
+        let kept = client
+            .value("select coalesce(string_agg(name, chr(10)), $$$$) from pg_prepared_statements");
+        assert_eq!(kept.expect("query").as_deref(), Some(""));
+    }
+}

@@ -55,7 +55,7 @@ pub struct Engines;
 impl Maker for Engines {
     fn reach(&self, server: &Server) -> Result<Found, Refusal> {
         let mut session = pgassay_pgwire::connect(&conninfo(server)?).map_err(not_connected)?;
-        if !guest::is_direct(&mut session).map_err(other)? {
+        if !session.is_direct().map_err(other)? {
             return Err(refusal(RefusalKind::Pooler, &guest::POOLER));
         }
         let identity = identity(&mut session).map_err(other)?;
