@@ -199,6 +199,7 @@ impl Circumstances {
     /// the share of the server's CPU time that goes with a share of statements or of waits.
     fn gain(&self, basis: Basis, share: f64, of_cpu: Option<f64>) -> (f64, bool) {
         let cycle = self.in_transactions.unwrap_or(1.0);
+        let mut sooner = 0.0;
         let (gain, busy) = match basis {
             // Of CPUs that are full every second saved is won.
             Basis::CpuSamples => {
@@ -222,14 +223,11 @@ impl Circumstances {
                 let busy = self.busy.map(|busy| if is_full { 1.0 } else { busy });
                 // A flush waits for the kernel's threads, which wait for a CPU as sessions do, and more commits in
                 // the same time share it (docs/how-to-read-a-report.md).
-                let sooner = match is_full {
-                    true => self.flushing.unwrap_or(0.0) * of_busy,
-                    false => 0.0,
-                };
-                (
-                    (share + sooner) * cycle,
-                    busy.map(|busy| busy * (1.0 - of_busy)),
-                )
+                if is_full {
+                    let beside = self.flushing.unwrap_or(0.0).min(1.0 - share.min(1.0));
+                    sooner = beside * of_busy * cycle;
+                }
+                (share * cycle, busy.map(|busy| busy * (1.0 - of_busy)))
             }
             Basis::State | Basis::MachineTime | Basis::Throughput | Basis::Counters => {
                 (share, None)
@@ -237,7 +235,7 @@ impl Circumstances {
         };
         let room = busy.map_or(1.0, |busy| (1.0 - busy).clamp(0.0, 1.0));
         let gain = gain.clamp(0.0, 1.0);
-        (gain.min(room), room < gain)
+        ((gain + sooner).min(room), room < gain)
     }
 
     /// The share of the sessions' time in transactions that a share accounts for.

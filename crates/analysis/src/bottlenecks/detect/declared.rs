@@ -5,12 +5,10 @@ use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
 use pgassay_text::quote::quote_ident;
 
 use super::conditions::words;
-use super::hits::{Hit, Left, Part, joined, with_plans};
+use super::hits::{Hit, Left, Part, joined, of_pages, with_plans};
 use super::{Detector, run};
 use crate::bottlenecks::evidence::Evidence;
 use crate::bottlenecks::finding::{Confidence, Observation, StepKind};
-use crate::observed::statements::StatementTime;
-use crate::profile::Class;
 
 pub(super) const DETECTORS: &[Detector] = &[
     run("rows-wide", wide),
@@ -93,28 +91,6 @@ fn wide(evidence: &Evidence) -> Option<Observation> {
         })
     });
     joined(&run, hits)
-}
-
-/// The part of a scan that goes by its pages and not by its rows, where no CPU samples tell.
-const OF_PAGES: f64 = 0.7;
-
-/// The part of a scan's time that goes by the pages that it reads: waits for them, and what finding each in the cache or
-/// copying it there takes of the CPU.
-fn of_pages(evidence: &Evidence, statement: &StatementTime) -> f64 {
-    let Some(profile) = evidence.profile else {
-        return OF_PAGES;
-    };
-    let by_pages = [
-        Class::BufferMapping,
-        Class::ContentLock,
-        Class::Io,
-        Class::Lwlock,
-        Class::PageFaults,
-        Class::Pin,
-    ];
-    let on_cpu: f64 = by_pages.iter().map(|class| profile.class(*class)).sum();
-    let read = |name: &str| name.starts_with("IO:") || name.starts_with("LWLock:");
-    (statement.running * on_cpu + Part::of_waits(statement, read).time).min(1.0)
 }
 
 /// Pages that are filled for a small part only.

@@ -34,7 +34,7 @@ fn failed(evidence: &Evidence) -> Option<Observation> {
     let queued = run.wait_share(|kind, event| kind == "Lock" && ROWS.contains(&event));
     if (retries > 0 || point.failures.iter().any(of_conflicts)) && queued >= Some(QUEUED) {
         seen = seen.open().seen(
-            "what does not fail waits for the row instead: sessions queue for rows already, and fewer failures make that queue longer",
+            "a transaction that no longer fails waits for the row instead: sessions queue for rows already, and that queue then grows",
         );
     }
     Some(remedied(evidence, seen, &point.failures, retries))

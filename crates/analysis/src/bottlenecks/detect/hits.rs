@@ -163,6 +163,34 @@ fn call_us(evidence: &Evidence, statement: &StatementTime) -> Option<(f64, f64)>
     (us.is_finite() && us > 0.0).then_some((us, counted.rows.unwrap_or(0.0)))
 }
 
+/// The part of a scan that goes by its pages and not by its rows, where no CPU samples tell.
+const OF_PAGES: f64 = 0.7;
+
+/// The part of a scan's time that goes by the pages that it reads: waits for them, and what finding each in the cache or
+/// copying it there takes of the CPU.
+pub(super) fn of_pages(evidence: &Evidence, statement: &StatementTime) -> f64 {
+    let Some(profile) = evidence.profile else {
+        return OF_PAGES;
+    };
+    let by_pages = [
+        Class::BufferMapping,
+        Class::ContentLock,
+        Class::Io,
+        Class::Lwlock,
+        Class::PageFaults,
+        Class::Pin,
+    ];
+    let on_cpu: f64 = by_pages.iter().map(|class| profile.class(*class)).sum();
+    // LWLockNamed and LWLockTranche up to 9.6.
+    let read = |name: &str| {
+        let (kind, event) = name.split_once(':').unwrap_or((name, ""));
+        let event = event.to_ascii_lowercase();
+        kind == "IO" && !event.starts_with("wal")
+            || kind.starts_with("LWLock") && event.starts_with("buffer")
+    };
+    (statement.running * on_cpu + Part::of_waits(statement, read).time).min(1.0)
+}
+
 /// What the remedy leaves of the part that something accounts for, and how that is known.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Left {
@@ -336,7 +364,7 @@ mod tests {
     use super::super::tests::made::{QUIET, Seen, looked_at};
     use super::*;
     use crate::observed::counters::ServerCounters;
-    use crate::observed::statements::Counters;
+    use crate::observed::statements::{Counters, StatementWait};
 
     fn statement(cpu_share: f64) -> StatementTime {
         StatementTime {
@@ -399,6 +427,34 @@ mod tests {
             left(1000.0, 1.0)
         );
         assert!(near(left(1000.0, 1e6), 0.4), "{}", left(1000.0, 1e6));
+    }
+
+    #[test]
+    fn pages_cost_what_is_seen_of_them() {
+        let statement = StatementTime {
+            running: 0.6,
+            sessions: 10.0,
+            waits: [
+                ("IO:DataFileRead", 2.0),
+                ("LWLockTranche:buffer_mapping", 1.0),
+                ("LWLock:WALWrite", 1.0),
+            ]
+            .map(|(name, sessions)| StatementWait {
+                name: name.to_owned(),
+                sessions,
+            })
+            .to_vec(),
+            ..StatementTime::default()
+        };
+        let of = |listing: &'static str| {
+            let seen = Seen { listing, ..QUIET };
+            looked_at(&seen, |_| {}, |evidence| of_pages(evidence, &statement))
+        };
+        // No samples.
+        assert!((of("") - OF_PAGES).abs() < 1e-9);
+        let listing = "    20.00%  postgres  postgres  [.] BufTableLookup\n    80.00%  postgres  postgres  [.] ExecScan\n";
+        let part = of(listing);
+        assert!((part - (0.6 * 0.2 + 0.3)).abs() < 1e-9, "{part}");
     }
 
     #[test]

@@ -23,6 +23,8 @@ const OF_A_WRITE: f64 = 12.0;
 /// What both take as a rule: an index of three levels and the row's page; a place for the row and the way to it.
 const OF_A_SCAN: f64 = 4.0;
 const USUALLY_WRITTEN: f64 = 6.0;
+/// Pages up to which a table is so small that one after the other of its rows is on the same.
+const TINY: f64 = 2.0;
 /// Rows on a page of a table that was never vacuumed, so that nobody counted: long ones.
 const ON_A_PAGE: f64 = 10.0;
 /// The part of the blocks beyond what is sound, from which on it is worth a finding.
@@ -509,14 +511,18 @@ fn met<'a>(run: &RunEvidence<'a>, growth: &GrowthRecord, table: &'a Grown) -> Op
     let pages = table.by("idx_tup_fetch") + table.by("seq_tup_read") / a_page;
     let beyond = |sound: f64| (1.0 - sound / blocks).max(0.0);
     let excess = beyond(SOUND * scans + pages + OF_A_WRITE * written);
-    // No more than a table has that is full of live rows.
+    // The rows of a table that fits on a page or two are looked up there once.
     let full = if stands("relpages") > 0.0 {
         a_page
     } else {
         ON_A_PAGE
     };
     let dense = (stands("n_live_tup") / full).max(1.0);
-    let usually = beyond(OF_A_SCAN * scans + pages.min(dense * scans) + USUALLY_WRITTEN * written);
+    let of_rows = match dense <= TINY {
+        true => pages.min(dense * scans),
+        false => pages,
+    };
+    let usually = beyond(OF_A_SCAN * scans + of_rows + USUALLY_WRITTEN * written);
     if excess < EXCESS {
         return None;
     }

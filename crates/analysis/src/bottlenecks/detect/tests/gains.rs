@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::database::tests::statement;
 use super::made::{found_with, one};
-use crate::bottlenecks::finding::{Basis, Circumstances, Finding, Observation};
+use crate::bottlenecks::finding::{Basis, Circumstances, Finding, Observation, Severity};
 use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
 
 /// A finding of statements that take 90 % of the time and 30 % of the CPU time, of which half is won.
@@ -61,6 +61,23 @@ fn flushes_are_sooner_done_where_the_work_that_fills_the_cpus_is_gone() {
     assert!(near(at(0.95, 0.29), 0.9));
     // With CPUs that had room they took as long as the device.
     assert!(near(at(0.5, 0.29), 0.7));
+    // What stands in the share already is not there twice.
+    assert!(near(at(0.95, 0.9), 0.9));
+}
+
+#[test]
+fn flushes_that_are_sooner_done_make_no_little_cause_a_limited_one() {
+    let entry = crate::bottlenecks::find("sequential-scan").unwrap();
+    let seen = Observation::measured(Basis::Statements, Some(0.05), "seen").of_cpu(0.05);
+    let under = Circumstances {
+        busy: Some(0.95),
+        server_of_busy: Some(1.0),
+        flushing: Some(0.3),
+        ..Circumstances::default()
+    };
+    let finding = Finding::new(entry, seen, under);
+    assert!(!finding.limited_by_cpus && near(finding.gain_at_most, 0.05));
+    assert_eq!(finding.severity, Severity::Low);
 }
 
 #[test]
