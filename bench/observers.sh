@@ -8,8 +8,8 @@
 #	bench/observers.sh target/release/pgassay 6 'host=/tmp dbname=postgres' --load --clients 2000   one server for all
 #
 # Runs select-only with 4 clients, or as FLAGs say, without observers, with the default observers and with
-# CPU samples, alternating and in changing order, ROUNDS (6) times each, in trials as long as those of a run are
-# that was told nothing else (FLAG --time SECONDS: what a window's ends cost weighs less in longer ones).  Prints throughput relative to no
+# CPU samples, alternating and in changing order, ROUNDS (6) times each, with trials of the default length (FLAG
+# --time SECONDS: the longer they are, the less the two ends of a window weigh).  Prints throughput relative to no
 # observers (median, min, max), and the share of the machine's CPU time that the observers recorded for
 # themselves, by observer, which other programs on the machine change little.  Targets: at most 1 % for the
 # default observers, 3 % with CPU samples, with 2,000 sessions too.  Throughput needs an idle machine.
