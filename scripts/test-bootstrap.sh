@@ -67,6 +67,13 @@ bootstrap
 expect "a server with headers" ""
 
 fresh
+server /usr/lib/postgresql/15/bin 15.4
+ln -s "$root/usr/lib/postgresql/15/bin/"{postgres,initdb} "$work/fake/"
+bootstrap --quick
+expect "a server by links in PATH" postgresql-server-dev-15
+rm "$work/fake/"{postgres,initdb}
+
+fresh
 server /usr/lib/postgresql/9.6/bin 9.6.24
 server /usr/lib/postgresql/16/bin 16.1
 server /usr/lib/postgresql/15/bin 15.4
