@@ -12,7 +12,7 @@ use pgassay_model::observed::Cost;
 use pgassay_model::observed::blockers::BlockerRecord;
 use pgassay_model::observed::statements::StatementRecord;
 use pgassay_model::observed::waits::{OTHER_CLIENT, WaitKey, WaitRecord};
-use pgassay_pgwire::{Connector, Conninfo, QueryError, ResultSet, Session};
+use pgassay_pgwire::{Connector, Conninfo, ResultSet, Session};
 
 use super::blockers::Looking;
 use super::cpu::{process_ns, thread_ns};
@@ -331,16 +331,11 @@ fn open(
 /// SQLSTATE of a column that is not there.
 const UNDEFINED_COLUMN: &str = "42703";
 
-/// The question in the form that the server's version has: prepared, unless a pooler would give what is prepared to others.
+/// The question in the form that the server's version has.
 fn question(session: &mut Session, beside: &[i32]) -> Result<String, String> {
-    let is_direct = session.is_direct().map_err(|e| e.to_string())?;
-    let mut tried = |select: String| -> Result<String, QueryError> {
-        if is_direct {
-            session.execute(&format!("PREPARE pgassay_waits AS {select}"))?;
-            return Ok("EXECUTE pgassay_waits".to_owned());
-        }
-        session.execute(&select)?;
-        Ok(select)
+    let mut tried = |select: String| {
+        let answer = session.ask_again(session.uncompiled(), &select);
+        answer.map(|_| select)
     };
     let mut ours: Vec<String> = beside.iter().map(i32::to_string).collect();
     ours.push("pg_catalog.pg_backend_pid()".to_owned());
@@ -401,9 +396,8 @@ impl Look {
 /// `loaded` is whether sessions of our load were seen: from then on those of other programs are told apart
 /// from them. None where they are not to be.
 fn look(session: &mut Session, question: &str, loaded: Option<&mut bool>) -> Result<Look, String> {
-    let uncompiled = session.uncompiled();
     let results = session
-        .query(&format!("BEGIN; {uncompiled}{question}; ROLLBACK"))
+        .ask_again(session.uncompiled(), question)
         .map_err(|e| e.to_string())?;
     let rows = results
         .into_iter()

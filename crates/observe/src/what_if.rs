@@ -244,21 +244,21 @@ pub(super) fn time(executed: &mut Executed, found: &mut [Alternative]) {
     if !executed.is_repeatable() || executed.ms() < LEAST_MS {
         return;
     }
-    let begun = Instant::now();
-    let mut own = None;
     let by_cost = found
         .iter_mut()
         .filter(|a| a.times_ms.is_none() && !MEMORY.contains(&a.setting.as_str()));
+    let by_cost: Vec<_> = by_cost.collect();
+    let begun = Instant::now();
+    if by_cost.is_empty() {
+        return;
+    }
+    let Some((_, own)) = shortest(executed, "", begun) else {
+        return;
+    };
     for other in by_cost {
-        if own.is_none() {
-            own = shortest(executed, "", begun).map(|(_, ms)| ms);
-        }
         if begun.elapsed() > LONGEST {
             break;
         }
-        let Some(own) = own else {
-            return;
-        };
         // One that takes longer than this is no better.
         let limit = (2.0 * own).max(LEAST_LIMIT_MS).ceil();
         let (name, value) = (&other.setting, quote_literal(&other.tried));
