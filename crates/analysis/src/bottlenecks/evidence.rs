@@ -1,7 +1,7 @@
 //! What a run or a profile shows, as detectors look at it.
 
 use super::finding::{Circumstances, FULL};
-use super::wait_events::flushes;
+use super::wait_events::{WAL_FLUSH, is_of};
 use crate::host::HostSummary;
 use crate::measured::{ArmAnalysis, PointAnalysis, StageArm};
 use crate::observed::statements::Elsewhere;
@@ -59,7 +59,9 @@ impl Evidence<'_> {
                 let both = server + client.map_or(0.0, |client| client.estimate);
                 (both > 0.0).then(|| (server / both).min(1.0))
             }),
-            flushing: budget.and_then(|budget| budget.share_with_woken(flushes)),
+            flushing: budget.and_then(|budget| {
+                budget.share_with_woken(|kind, event| is_of(kind, event, WAL_FLUSH))
+            }),
         }
     }
 

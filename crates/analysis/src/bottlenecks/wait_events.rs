@@ -58,11 +58,30 @@ pub fn same_name(name: &str, written: &str) -> bool {
     plain(name) == plain(written)
 }
 
-/// Whether a wait is for the log to be flushed, in any version.
-pub fn flushes(kind: &str, event: &str) -> bool {
-    let names = ["WALWrite", "WALSync"];
-    (kind == "IO" || same_kind("LWLock", kind)) && names.iter().any(|name| same_name(name, event))
+/// Whether an event is one of these.
+pub(super) fn is_of(kind: &str, event: &str, events: &[(&str, &[&str])]) -> bool {
+    let mut events = events.iter();
+    events.any(|(of, names)| is(kind, event, of, names))
 }
+
+/// Whether an event has one of these names in any version. Without names every event of the
+/// kind has.
+pub(super) fn is(kind: &str, event: &str, of: &str, names: &[&str]) -> bool {
+    let named = || names.iter().any(|name| same_name(name, event));
+    same_kind(of, kind) && (names.is_empty() || named())
+}
+
+/// Waits for blocks that are read.
+pub(super) const READS: &[(&str, &[&str])] = &[
+    ("LWLock", &["BufferMapping", "BufferIO"]),
+    ("IO", &["DataFileRead", "AioIoCompletion"]),
+    ("IPC", &["BufferIO"]),
+];
+/// Waits for the log to be flushed.
+pub(super) const WAL_FLUSH: &[(&str, &[&str])] = &[
+    ("LWLock", &["WALWrite"]),
+    ("IO", &["WALSync", "WALWrite", "WalSync", "WalWrite"]),
+];
 
 /// All rows, the events of a type before what is said of the type.
 static MEANINGS: &[Meaning] = &[
@@ -566,46 +585,4 @@ static MEANINGS: &[Meaning] = &[
 ];
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_event_is_known_by_its_names_in_all_versions() {
-        for (kind, new, old_kind, old) in [
-            ("LWLock", "WALWrite", "LWLockNamed", "WALWriteLock"),
-            ("LWLock", "BufferMapping", "LWLockTranche", "buffer_mapping"),
-            ("LWLock", "XactSLRU", "LWLock", "CLogControlLock"),
-            ("LWLock", "LockManager", "LWLock", "lock_manager"),
-            ("IO", "WALSync", "IO", "WalSync"),
-            ("Buffer", "BufferExclusive", "BufferPin", "BufferPin"),
-        ] {
-            let found = meaning(kind, new).unwrap();
-            assert_eq!(Some(found), meaning(old_kind, old), "{old}");
-        }
-    }
-
-    #[test]
-    fn an_unknown_event_is_described_by_its_type_and_an_unknown_type_not_at_all() {
-        let extension = meaning("LWLock", "some_extension").unwrap();
-        assert!(extension.events.is_empty());
-        assert_eq!(meaning("Nonsense", "x"), None);
-        // Every type has a last row of its own, behind those that name events.
-        for row in MEANINGS {
-            let last = MEANINGS.iter().rfind(|r| r.kind == row.kind).unwrap();
-            assert!(last.events.is_empty(), "{}", row.kind);
-        }
-    }
-
-    #[test]
-    fn no_event_stands_in_two_rows() {
-        for (i, row) in MEANINGS.iter().enumerate() {
-            for name in row.events {
-                let others = MEANINGS[i + 1..].iter().filter(|r| r.kind == row.kind);
-                let twice = others
-                    .flat_map(|r| r.events)
-                    .find(|other| same_name(name, other));
-                assert_eq!(twice, None, "{}:{name}", row.kind);
-            }
-        }
-    }
-}
+mod tests;

@@ -1,5 +1,6 @@
 //! Transactions that failed: work that was done for nothing, and done again where it is retried.
 
+use super::blockers::of_rows;
 use super::{Detector, run, tenths};
 use crate::bottlenecks::evidence::Evidence;
 use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity};
@@ -15,9 +16,7 @@ const GRAVE: f64 = 0.2;
 /// The share of rolled-back transactions of somebody's own load from which on it is named: some are meant.
 const ROLLED_BACK: f64 = 0.1;
 
-/// Events of waits for a row (`Lock`).
-const ROWS: &[&str] = &["tuple", "transactionid"];
-/// The share of the sessions' time at these from which on rows have queues.
+/// The share of the sessions' time in waits for rows from which on these have queues.
 const QUEUED: f64 = 0.1;
 
 fn failed(evidence: &Evidence) -> Option<Observation> {
@@ -31,7 +30,7 @@ fn failed(evidence: &Evidence) -> Option<Observation> {
     let retries = point.detail.as_ref().map_or(0, |detail| detail.retries);
     let mut seen = of_attempts(point.latency_us.count, &point.failures, retries)?;
     let of_conflicts = |(state, _): &(String, u64)| state == SERIALIZATION;
-    let queued = run.wait_share(|kind, event| kind == "Lock" && ROWS.contains(&event));
+    let queued = run.wait_share(of_rows);
     if (retries > 0 || point.failures.iter().any(of_conflicts)) && queued >= Some(QUEUED) {
         seen = seen.open().seen(
             "a transaction that no longer fails waits for the row instead: sessions queue for rows already, and that queue then grows",
@@ -206,7 +205,7 @@ mod tests {
 
     #[test]
     fn conflicts_over_rows_that_have_queues_promise_nothing() {
-        let gain = |waits: &'static [(&'static str, &'static str, f64)]| {
+        let is_open = |waits: &'static [(&'static str, &'static str, f64)]| {
             let seen = Seen { waits, ..QUIET };
             let told = |evidence: &Evidence| {
                 let run = evidence.run.unwrap();
@@ -226,8 +225,8 @@ mod tests {
             };
             looked_at(&seen, |_| {}, told)
         };
-        assert!(!gain(&[]));
-        assert!(gain(&[("Lock", "transactionid", 2.0)]));
+        assert!(!is_open(&[]));
+        assert!(is_open(&[("Lock", "transactionid", 2.0)]));
     }
 
     #[test]

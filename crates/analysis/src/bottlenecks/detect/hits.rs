@@ -6,6 +6,7 @@ use pgassay_model::observed::plans::Plan;
 use super::tenths;
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Finding, Observation, Severity, StepKind};
+use crate::bottlenecks::wait_events::{READS, is_of};
 use crate::observed::statements::StatementTime;
 use crate::profile::Class;
 
@@ -181,12 +182,9 @@ pub(super) fn of_pages(evidence: &Evidence, statement: &StatementTime) -> f64 {
         Class::Pin,
     ];
     let on_cpu: f64 = by_pages.iter().map(|class| profile.class(*class)).sum();
-    // LWLockNamed and LWLockTranche up to 9.6.
     let read = |name: &str| {
         let (kind, event) = name.split_once(':').unwrap_or((name, ""));
-        let event = event.to_ascii_lowercase();
-        kind == "IO" && !event.starts_with("wal")
-            || kind.starts_with("LWLock") && event.starts_with("buffer")
+        is_of(kind, event, READS)
     };
     (statement.running * on_cpu + Part::of_waits(statement, read).time).min(1.0)
 }
@@ -437,7 +435,7 @@ mod tests {
             waits: [
                 ("IO:DataFileRead", 2.0),
                 ("LWLockTranche:buffer_mapping", 1.0),
-                ("LWLock:WALWrite", 1.0),
+                ("IO:BufFileRead", 1.0),
             ]
             .map(|(name, sessions)| StatementWait {
                 name: name.to_owned(),

@@ -224,7 +224,7 @@ fn unpruned(evidence: &Evidence) -> Option<Observation> {
         Some(Hit {
             statement,
             // What is prepared has all of them locked where the server keeps one plan for all values (up to 17), or is
-            // planned for each: with a condition on the key the same time was left for these (533 and 67 us a statement).
+            // planned for each: with a condition on the key 67 of 533 us a statement were left.
             part: Part::of_work(evidence, statement, plan.part(append)),
             left: Left::new(
                 1.0 / visited as f64,

@@ -8,7 +8,7 @@ use super::waiting::waiting;
 use super::{blockers, commits, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Observation};
-use crate::bottlenecks::wait_events::{same_kind, same_name};
+pub(super) use crate::bottlenecks::wait_events::{READS, WAL_FLUSH, is, is_of};
 use crate::metrics;
 use crate::observed::budget::Wait;
 use crate::observed::statements::StatementTime;
@@ -46,16 +46,6 @@ pub(super) struct Row {
 const ALWAYS: fn(&Evidence, &RunEvidence) -> bool = |_, _| true;
 const NO_MORE: fn(&RunEvidence, Observation) -> Observation = |_, seen| seen;
 
-/// Waits for blocks that are read.
-const READS: &[(&str, &[&str])] = &[
-    ("LWLock", &["BufferMapping", "BufferIO"]),
-    ("IO", &["DataFileRead", "AioIoCompletion"]),
-    ("IPC", &["BufferIO"]),
-];
-pub(super) const WAL_FLUSH: &[(&str, &[&str])] = &[
-    ("LWLock", &["WALWrite"]),
-    ("IO", &["WALSync", "WALWrite", "WalSync", "WalWrite"]),
-];
 const PROC_ARRAY: &[(&str, &[&str])] = &[
     ("LWLock", &["ProcArray"]),
     ("IPC", &["ProcArrayGroupUpdate"]),
@@ -500,19 +490,6 @@ pub(super) fn who(run: &RunEvidence, pick: impl Fn(&str, &str) -> bool) -> Vec<S
         )
     })
     .collect()
-}
-
-/// Whether an event is one of these.
-pub(super) fn is_of(kind: &str, event: &str, events: &[(&str, &[&str])]) -> bool {
-    let mut events = events.iter();
-    events.any(|(of, names)| is(kind, event, of, names))
-}
-
-/// Whether an event has one of these names in any version. Without names every event of the
-/// kind has.
-fn is(kind: &str, event: &str, of: &str, names: &[&str]) -> bool {
-    let named = || names.iter().any(|name| same_name(name, event));
-    same_kind(of, kind) && (names.is_empty() || named())
 }
 
 /// Misses by the tenth and more, if no CPU samples show what they cost: a block that the

@@ -13,6 +13,7 @@ mod transactions;
 use super::{Detector, run};
 use crate::bottlenecks::evidence::RunEvidence;
 use queue::Queue;
+pub(super) use rows::of_rows;
 pub(super) use skip_locked::is_it as wants_the_first;
 
 pub(super) const DETECTORS: &[Detector] = &[

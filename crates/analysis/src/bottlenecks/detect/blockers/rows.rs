@@ -13,7 +13,7 @@ use crate::bottlenecks::finding::Observation;
 use crate::observed::statements::{StatementTime, StatementWait};
 
 /// Waits for rows.
-pub(super) fn of_rows(kind: &str, event: &str) -> bool {
+pub(in crate::bottlenecks::detect) fn of_rows(kind: &str, event: &str) -> bool {
     kind == "Lock" && matches!(event, "tuple" | "transactionid")
 }
 
