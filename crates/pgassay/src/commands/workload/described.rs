@@ -11,6 +11,9 @@ use pgassay_text::quote::quote_literal;
 /// Bytes out of line beyond which it is said that they are not made.
 const OUT_OF_LINE: u64 = 1 << 20;
 
+/// The first OID of what is not part of PostgreSQL itself (access/transam.h, `FirstNormalObjectId`).
+const FIRST_USER_OID: u32 = 16_384;
+
 /// A column, and what is needed to read its values.
 struct Read {
     column: Column,
@@ -20,6 +23,9 @@ struct Read {
     collation: Option<String>,
     /// Its values are known. Of types without an order none is.
     has_values: bool,
+    /// By what its values, as texts `v`, are put in the type's order; none where that could run code of the type's owner, who may
+    /// have written the cast or the check of a domain.
+    order: Option<String>,
 }
 
 type At = (usize, usize);
@@ -71,9 +77,16 @@ pub(super) fn describe(session: &mut Session, stop: &Stop) -> anyhow::Result<Des
             let own = of(&(at, place));
             let others: Vec<_> = others.iter().map(of).collect();
             let read = &reads[at][place];
-            let found = match read.has_values || !others.is_empty() {
-                true => points(session, read, &own, &others),
-                false => Ok(Vec::new()),
+            let found = match (read.has_values || !others.is_empty(), &read.order) {
+                (true, Some(order)) => points(session, read, order, &own, &others),
+                (true, None) => {
+                    described.lacks.push(format!(
+                        "{}.{}.{}: its values are not read: a cast to {} could run code of the role that owns the type",
+                        own.0, own.1, own.2, read.column.type_name
+                    ));
+                    Ok(Vec::new())
+                }
+                (false, _) => Ok(Vec::new()),
             };
             let points = match found {
                 Ok(points) => points,
@@ -196,6 +209,9 @@ fn columns(session: &mut Session, oid: &str) -> Result<Vec<Read>, QueryError> {
         "SELECT a.attname, format_type(b.type, b.mod), format_type(b.type, -1), a.attnotnull OR t.typnotnull, \
          (SELECT typtype = 'e' FROM pg_type WHERE oid = b.type), s.null_frac, s.n_distinct, s.avg_width, s.correlation, \
          s.most_common_vals IS NOT NULL OR s.histogram_bounds IS NOT NULL, \
+         (SELECT CASE WHEN y.typtype = 'e' THEN format('(SELECT e.enumsortorder FROM pg_enum e WHERE e.enumtypid = %s AND e.enumlabel = v)', y.oid) \
+           WHEN y.oid < {FIRST_USER_OID} OR y.typtype = 'b' AND y.typelem = 0 AND o.rolsuper THEN 'v::' || format_type(y.oid, -1) END \
+           FROM pg_type y JOIN pg_roles o ON o.oid = y.typowner WHERE y.oid = b.type), \
          CASE WHEN a.attcollation NOT IN (0, 'pg_catalog.default'::regcollation) THEN \
            (SELECT quote_ident(cn.nspname) || '.' || quote_ident(o.collname) FROM pg_collation o \
             JOIN pg_namespace cn ON cn.oid = o.collnamespace WHERE o.oid = a.attcollation) END \
@@ -234,6 +250,7 @@ fn columns(session: &mut Session, oid: &str) -> Result<Vec<Read>, QueryError> {
             column,
             cast,
             has_values,
+            order: next(),
             collation: next(),
         });
     }
@@ -324,6 +341,7 @@ type Name = (String, String, String);
 fn points(
     session: &mut Session,
     read: &Read,
+    order: &str,
     own: &Name,
     others: &[Name],
 ) -> Result<Vec<Point>, QueryError> {
@@ -358,9 +376,8 @@ fn points(
         .as_ref()
         .map_or_else(String::new, |collation| format!(" COLLATE {collation}"));
     let rows = session.rows(&format!(
-        "SELECT v, max(f), sum(b) FROM ({}) AS x WHERE v IS NOT NULL GROUP BY v ORDER BY v::{}{collate}, v",
-        parts.join(" UNION ALL "),
-        read.cast
+        "SELECT v, max(f), sum(b) FROM ({}) AS x WHERE v IS NOT NULL GROUP BY v ORDER BY {order}{collate}, v",
+        parts.join(" UNION ALL ")
     ))?;
     let point = |row: Vec<Option<String>>| {
         let mut row = row.into_iter();

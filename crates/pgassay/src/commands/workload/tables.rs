@@ -28,6 +28,12 @@ pub(super) fn roots(session: &mut Session) -> Result<BTreeMap<Name, Name>, Query
     Ok(roots.collect())
 }
 
+/// A column as text by the output function of its type: a cast to text may be a function that the type's owner wrote, and would
+/// run with our privileges.
+fn as_text(column: &str) -> String {
+    format!("CASE WHEN num_nulls({column}) = 0 THEN left(format('%s', {column}), {LONGEST}) END")
+}
+
 /// Reads what is needed of a table's columns.
 ///
 /// # Errors
@@ -114,7 +120,7 @@ fn asked(
         false => {
             let texts: Vec<String> = found
                 .keys()
-                .map(|column| format!("left({}::text, {LONGEST})", quoted_ident(column)))
+                .map(|column| as_text(&quoted_ident(column)))
                 .collect();
             let percent = (100.0 * MORE * f64::from(samples) / rows.max(1.0)).clamp(0.0001, 100.0);
             let seeded = seed % 1_000_000;
