@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pgassay_model::observed::declared::{DeclaredFacts, ViewFacts};
 use pgassay_model::observed::plans::Plan;
-use pgassay_pgwire::Session;
 use pgassay_text::quote::quote_literal;
 
+use super::catalogues::Catalogues;
 use super::explained::clean;
 use super::loops::{loops, tokens, without_literals};
 
@@ -15,7 +15,7 @@ use super::loops::{loops, tokens, without_literals};
 const WIDE: u32 = 100;
 
 /// Adds how the relations of a plan are declared.
-pub(super) fn relations(session: &mut Session, plan: &mut Plan) {
+pub(super) fn relations(catalogues: &mut Catalogues<'_>, plan: &mut Plan) {
     let names: Vec<String> = plan
         .relations
         .keys()
@@ -25,7 +25,8 @@ pub(super) fn relations(session: &mut Session, plan: &mut Plan) {
         return;
     }
     let names = names.join(", ");
-    let asked = session.catalog_value(&format!(
+    let about = "how tables of its plan are declared";
+    let sql = format!(
         "SELECT pg_catalog.json_object_agg(v.name, pg_catalog.json_build_object( \
            'distinct', coalesce((SELECT pg_catalog.json_object_agg(a.attname, pg_catalog.split_part(o, '=', 2)::float8) \
              FROM pg_catalog.pg_attribute a, pg_catalog.unnest(a.attoptions) o WHERE a.attrelid = c.oid AND o LIKE 'n_distinct=%'), '{{}}'), \
@@ -76,12 +77,11 @@ pub(super) fn relations(session: &mut Session, plan: &mut Plan) {
            'checked', EXISTS (SELECT FROM pg_catalog.pg_constraint k WHERE k.conrelid = c.oid AND k.contype = 'c'))) \
          FROM (VALUES {names}) v(name) JOIN pg_catalog.pg_class c ON c.oid = v.name::pg_catalog.regclass \
          JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
-    ));
-    let answer = asked.ok().flatten();
-    let declared: BTreeMap<String, DeclaredFacts> = answer
-        .and_then(|text| serde_json::from_str(&text).ok())
-        .unwrap_or_default();
-    for (name, mut declared) in declared {
+    );
+    let answer = catalogues.value(about, &sql);
+    let read = |text: String| catalogues.noted(about, serde_json::from_str(&text));
+    let declared: Option<BTreeMap<String, DeclaredFacts>> = answer.and_then(read);
+    for (name, mut declared) in declared.into_iter().flatten() {
         let DeclaredFacts {
             defaults,
             generated,
@@ -94,36 +94,36 @@ pub(super) fn relations(session: &mut Session, plan: &mut Plan) {
             facts.declared = declared;
         }
     }
-    indexes(session, plan, &names);
-    triggers(session, plan, &names);
+    indexes(catalogues, plan, &names);
+    triggers(catalogues, plan, &names);
 }
 
-/// What is asked of each relation, as rows of the relation's name and two or three further values.
-fn rows(session: &mut Session, sql: &str) -> Vec<Vec<String>> {
-    let found = session.catalog_rows(sql).map(|found| found.rows);
-    let rows = found.unwrap_or_default().into_iter();
-    rows.map(|row| row.into_iter().map(Option::unwrap_or_default).collect())
-        .collect()
+/// What is asked of each relation, NULL as an empty text.
+fn rows<const N: usize>(
+    catalogues: &mut Catalogues<'_>,
+    about: &str,
+    sql: &str,
+) -> Vec<[String; N]> {
+    let rows = catalogues.rows::<N>(about, sql).into_iter();
+    rows.map(|row| row.map(Option::unwrap_or_default)).collect()
 }
 
 /// Adds what indexes are on, and which of them are checked late.
-fn indexes(session: &mut Session, plan: &mut Plan, names: &str) {
+fn indexes(catalogues: &mut Catalogues<'_>, plan: &mut Plan, names: &str) {
     let found = rows(
-        session,
+        catalogues,
+        "indexes of tables of its plan",
         &format!(
             "SELECT v.name, i.indexrelid::pg_catalog.regclass::text, coalesce((SELECT 'EXCLUDE ' || pg_catalog.pg_get_constraintdef(k.oid) \
                FROM pg_catalog.pg_constraint k WHERE k.conindid = i.indexrelid AND k.contype = 'x'), \
                pg_catalog.pg_get_indexdef(i.indexrelid)), i.indimmediate FROM (VALUES {names}) v(name) JOIN pg_catalog.pg_index i ON i.indrelid = v.name::pg_catalog.regclass"
         ),
     );
-    for row in found {
-        let [table, name, definition, immediate] = row.as_slice() else {
-            continue;
-        };
+    for [table, name, definition, immediate] in found {
         let index = plan
             .relations
-            .get_mut(table)
-            .and_then(|facts| facts.indexes.iter_mut().find(|index| index.name == *name));
+            .get_mut(&table)
+            .and_then(|facts| facts.indexes.iter_mut().find(|index| index.name == name));
         if let Some(index) = index {
             index.deferrable = immediate == "f";
             index.definition = definition
@@ -134,7 +134,7 @@ fn indexes(session: &mut Session, plan: &mut Plan, names: &str) {
 }
 
 /// Adds what triggers do.
-fn triggers(session: &mut Session, plan: &mut Plan, names: &str) {
+fn triggers(catalogues: &mut Catalogues<'_>, plan: &mut Plan, names: &str) {
     if plan
         .relations
         .values()
@@ -143,7 +143,8 @@ fn triggers(session: &mut Session, plan: &mut Plan, names: &str) {
         return;
     }
     let found = rows(
-        session,
+        catalogues,
+        "functions of triggers",
         &format!(
             "SELECT v.name, t.tgname, p.prosrc FROM (VALUES {names}) v(name) \
              JOIN pg_catalog.pg_trigger t ON t.tgrelid = v.name::pg_catalog.regclass AND NOT t.tgisinternal \
@@ -151,15 +152,12 @@ fn triggers(session: &mut Session, plan: &mut Plan, names: &str) {
              WHERE l.lanname = 'plpgsql'"
         ),
     );
-    for row in found {
-        let [table, name, source] = row.as_slice() else {
-            continue;
-        };
+    for [table, name, source] in found {
         let trigger = plan
             .relations
-            .get_mut(table)
-            .and_then(|facts| facts.triggers.iter_mut().find(|t| t.name == *name));
-        let body = loops(source);
+            .get_mut(&table)
+            .and_then(|facts| facts.triggers.iter_mut().find(|t| t.name == name));
+        let body = loops(&source);
         if let Some(trigger) = trigger.filter(|_| !body.is_nothing()) {
             trigger.body = body;
         }
@@ -167,7 +165,7 @@ fn triggers(session: &mut Session, plan: &mut Plan, names: &str) {
 }
 
 /// Adds the views that a statement names, those that they read in turn among them, as far as they keep the planner out.
-pub(super) fn views(session: &mut Session, plan: &mut Plan, statement: &str) {
+pub(super) fn views(catalogues: &mut Catalogues<'_>, plan: &mut Plan, statement: &str) {
     let bare = without_literals(statement);
     let word = |token: &&str| token.starts_with(|c: char| c.is_alphabetic() || c == '_');
     let mut words: BTreeSet<String> = tokens(&bare)
@@ -180,8 +178,10 @@ pub(super) fn views(session: &mut Session, plan: &mut Plan, statement: &str) {
         return;
     }
     let words: Vec<String> = words.iter().map(|word| quote_literal(word)).collect();
+    let about = "views that it names";
     let found = rows(
-        session,
+        catalogues,
+        about,
         &format!(
             "WITH RECURSIVE named AS (SELECT c.oid FROM pg_catalog.pg_class c WHERE c.relkind = 'v' AND c.relname IN ({}) \
                AND c.relnamespace NOT IN ('pg_catalog'::pg_catalog.regnamespace, 'information_schema'::pg_catalog.regnamespace) \
@@ -209,28 +209,27 @@ pub(super) fn views(session: &mut Session, plan: &mut Plan, statement: &str) {
     );
     let mut called: BTreeSet<String> = BTreeSet::new();
     let mut views = BTreeMap::new();
-    for row in found {
-        let [name, definition, barrier, reads, differs] = row.as_slice() else {
-            continue;
-        };
-        let query = Query::of(definition);
+    for [name, definition, barrier, reads, differs] in found {
+        let differs = catalogues.noted(about, serde_json::from_str(list(&differs)));
+        let reads = catalogues.noted(about, serde_json::from_str(list(&reads)));
+        let query = Query::of(&definition);
         called.extend(query.called.iter().cloned());
         views.insert(
-            name.clone(),
+            name,
             ViewFacts {
                 barrier: barrier == "t",
                 ends: query.ends,
                 volatile: query.called,
                 // Of a single query such a column is an expression of its own.
                 differs: match query.unites {
-                    true => serde_json::from_str(differs).unwrap_or_default(),
+                    true => differs.unwrap_or_default(),
                     false => Vec::new(),
                 },
-                reads: serde_json::from_str(reads).unwrap_or_default(),
+                reads: reads.unwrap_or_default(),
             },
         );
     }
-    let volatile = volatile(session, &called);
+    let volatile = volatile(catalogues, &called);
     for facts in views.values_mut() {
         facts.volatile.retain(|name| volatile.contains(name));
     }
@@ -238,14 +237,20 @@ pub(super) fn views(session: &mut Session, plan: &mut Plan, statement: &str) {
     plan.views = views;
 }
 
+/// JSON of a list, which NULL is, too.
+fn list(text: &str) -> &str {
+    if text.is_empty() { "[]" } else { text }
+}
+
 /// Those functions that are VOLATILE.
-fn volatile(session: &mut Session, names: &BTreeSet<String>) -> BTreeSet<String> {
+fn volatile(catalogues: &mut Catalogues<'_>, names: &BTreeSet<String>) -> BTreeSet<String> {
     if names.is_empty() {
         return BTreeSet::new();
     }
     let names: Vec<String> = names.iter().map(|name| quote_literal(name)).collect();
-    let found = rows(
-        session,
+    let found = rows::<1>(
+        catalogues,
+        "functions in views",
         &format!(
             "SELECT p.proname FROM pg_catalog.pg_proc p WHERE p.proname IN ({}) GROUP BY 1 \
              HAVING pg_catalog.bool_and(p.provolatile = 'v')",

@@ -375,7 +375,7 @@ const INNER: usize = 3;
 
 /// The statements that ran within functions and triggers of a statement, those with most time first, the first with
 /// its plan. The server tells of them by auto_explain, in this session alone: to load it takes a superuser.
-pub(super) fn inner(executed: &mut Executed) -> Vec<Inner> {
+pub(super) fn inner(executed: &mut Executed, not_observed: &mut Vec<String>) -> Vec<Inner> {
     if executed.ms() > SHORT_MS {
         return Vec::new();
     }
@@ -390,7 +390,9 @@ pub(super) fn inner(executed: &mut Executed) -> Vec<Inner> {
     if session.major().is_none_or(|major| major < 12) || !is_superuser {
         return Vec::new();
     }
-    if session.execute("LOAD 'auto_explain'").is_err() {
+    let mut failed = |why: String| not_observed.push(format!("statements within functions: {why}"));
+    if let Err(error) = session.execute("LOAD 'auto_explain'") {
+        failed(error.to_string());
         return Vec::new();
     }
     let mut told = |settings: &str, limit: usize| {
@@ -404,7 +406,9 @@ pub(super) fn inner(executed: &mut Executed) -> Vec<Inner> {
         let ran = once(session, sent, &settings, mode);
         session.set_notice_limit(100);
         let notices = session.take_notices();
-        ran.map(|_| notices).unwrap_or_default()
+        ran.map(|_| notices)
+            .map_err(&mut failed)
+            .unwrap_or_default()
     };
     let notices = told(
         "SET LOCAL auto_explain.log_min_duration = 0; SET LOCAL auto_explain.log_format = text; \

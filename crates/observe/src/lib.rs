@@ -5,6 +5,7 @@
 
 mod blockers;
 pub mod cache;
+mod catalogues;
 pub mod cgroup;
 mod cpu;
 mod declared;
@@ -19,6 +20,7 @@ mod io;
 mod log_size;
 mod logged;
 mod loops;
+mod own_role;
 pub mod perf;
 mod perf_program;
 mod plans;
@@ -44,6 +46,7 @@ use pgassay_pgwire::Session;
 
 pub use executed::Sent;
 pub use log_size::log_bytes;
+pub use own_role::may_plan;
 pub use pmu::Events;
 pub use sched::ended_ticks;
 pub use server::{Known, childrens_ticks, field as status_field, processes};

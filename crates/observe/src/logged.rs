@@ -115,26 +115,39 @@ impl Log {
 
 /// Where the log is, and how it is written.
 fn place(session: &mut Session, postmaster: u32) -> Result<(PathBuf, Format), String> {
-    let mut ask = |sql: &str| session.catalog_value(sql).ok().flatten();
-    let data = ask("SELECT pg_catalog.current_setting('data_directory')");
-    for (name, format) in [("csvlog", Format::Csv), ("jsonlog", Format::Json)] {
-        let file = ask(&format!("SELECT pg_catalog.pg_current_logfile('{name}')"));
-        if let (Some(file), Some(data)) = (file, &data) {
-            return Ok((Path::new(data).join(file), format));
+    // The server names the file of its collector from 10 on, to roles with pg_monitor.
+    let collects = session.major().is_none_or(|major| major >= 10);
+    let mut refused = None;
+    let mut ask = |sql: &str| {
+        let answer = session.catalog_value(sql).map_err(|e| e.to_string());
+        answer.map_err(|why| refused.get_or_insert(why).clone())
+    };
+    let mut file = |name: &str| -> Option<PathBuf> {
+        let file = ask(&format!("SELECT pg_catalog.pg_current_logfile('{name}')")).ok()??;
+        let data = ask("SELECT pg_catalog.current_setting('data_directory')").ok()??;
+        Some(Path::new(&data).join(file))
+    };
+    let all = [("csvlog", Format::Csv), ("jsonlog", Format::Json)];
+    for (name, format) in all.into_iter().filter(|_| collects) {
+        if let Some(file) = file(name) {
+            return Ok((file, format));
         }
     }
-    let prefix = ask("SELECT pg_catalog.current_setting('log_line_prefix')").unwrap_or_default();
+    let stderr = collects.then(|| file("stderr")).flatten();
+    let prefix = ask("SELECT pg_catalog.current_setting('log_line_prefix')")?.unwrap_or_default();
     let format =
         Format::Stderr(Prefix::read(&prefix).map_err(|e| format!("log_line_prefix: {e}"))?);
-    if let (Some(file), Some(data)) = (ask("SELECT pg_catalog.pg_current_logfile('stderr')"), &data)
-    {
-        return Ok((Path::new(data).join(file), format));
+    if let Some(file) = stderr {
+        return Ok((file, format));
     }
     let link = format!("/proc/{postmaster}/fd/2");
     let path = std::fs::read_link(&link).map_err(|e| format!("{link}: {e}"))?;
     match path.is_file() {
         true => Ok((path, format)),
-        false => Err("the server's log is no file that could be read here".to_owned()),
+        false => Err(match refused {
+            Some(why) => format!("the server does not name its log file: {why}"),
+            None => "the server's log is not a file that can be read here".to_owned(),
+        }),
     }
 }
 

@@ -5,9 +5,7 @@
 //! A statement is prepared in a form in which the server takes one statement only, and explained
 //! with a generic plan (`plan_cache_mode`, from 12 on), which parameters don't change.
 //!
-//! Planning evaluates functions that are marked immutable or stable. So a statement of another role
-//! could have its functions run with our rights: it is only explained where no such function can
-//! be its own.
+//! A statement of another program is only explained where its role is the session's own ([`super::own_role`]).
 
 use std::collections::BTreeSet;
 
@@ -18,12 +16,14 @@ use pgassay_model::observed::plans::{
 use pgassay_pgwire::{QueryError, Session};
 use serde_json::Value;
 
+use super::catalogues::Catalogues;
 use super::declared;
 use super::executed::{Executed, Inner, inner};
 use super::explained::{OUTPUT, clean, drop_outputs, is_generic, mark_unused, node};
 use super::logged::Longest;
 use super::loops::loops;
-use super::relations::relations;
+use super::own_role::may_plan;
+use super::relations::{TABLES, relations};
 use super::statements::Example;
 use super::what_if;
 use pgassay_text::quote::quote_literal;
@@ -31,16 +31,19 @@ use pgassay_text::sql::before_token;
 
 /// Nodes of which what a select list shows is kept.
 const SHOWING: &[&str] = &["Aggregate", "WindowAgg"];
+/// What is asked about.
+const FUNCTIONS: &str = "functions of its plan";
 /// Statements that have a plan.
 pub(super) const PLANNED: &[&str] = &[
     "SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "WITH", "VALUES", "TABLE",
 ];
 /// The plan of a statement, or why there is none. `executed` is what came of executing it, where a load of ours sends
-/// it.
+/// it. What could not be observed is added to `not_observed`, with the reason.
 pub fn ask(
     session: &mut Session,
     example: &Example,
     executed: Option<Result<Executed, String>>,
+    not_observed: &mut Vec<String>,
 ) -> Result<Plan, String> {
     let version: u32 = session
         .value("SHOW server_version_num")
@@ -75,7 +78,7 @@ pub fn ask(
         executed: executed.as_ref(),
     };
     let mut prepared = false;
-    let plan = asked.explain(session, &mut prepared);
+    let plan = asked.explain(session, &mut prepared, not_observed);
     let mut plan = plan.map(|plan| Plan {
         not_executed,
         ..plan
@@ -86,25 +89,23 @@ pub fn ask(
         false => "ROLLBACK",
     });
     if let (Ok(plan), Some(executed)) = (&mut plan, &mut executed) {
-        add_inner(plan, executed);
+        add_inner(plan, executed, not_observed);
         what_if::time(executed, &mut plan.alternatives);
-        plan.alternatives.extend(what_if::faster(executed));
-        add_inner_relations(session, plan);
+        let faster = what_if::faster(executed, not_observed);
+        plan.alternatives.extend(faster);
+        add_inner_relations(&mut Catalogues::new(session, not_observed), plan);
     }
     plan
 }
 
 /// Adds what the catalogues say of the tables that only statements within functions and triggers scan.
-fn add_inner_relations(session: &mut Session, plan: &mut Plan) {
+fn add_inner_relations(catalogues: &mut Catalogues<'_>, plan: &mut Plan) {
     let inner = plan.executed.iter().flat_map(|executed| &executed.inner);
     let roots: Vec<Node> = inner.filter_map(|inner| inner.root.clone()).collect();
     if roots.is_empty() {
         return;
     }
-    let begun = session.execute(
-        "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog; SET LOCAL statement_timeout = 2000; \
-         SET LOCAL lock_timeout = 200",
-    );
+    let begun = begin(catalogues.session, "");
     let of_inner = Plan {
         root: Node {
             nodes: roots,
@@ -112,13 +113,22 @@ fn add_inner_relations(session: &mut Session, plan: &mut Plan) {
         },
         ..Plan::default()
     };
-    if begun.is_ok() && as_it_was_sent(session).is_ok() {
-        for (name, facts) in relations(session, &of_inner).unwrap_or_default() {
+    let begun = begun.and_then(|()| as_it_was_sent(catalogues.session));
+    if catalogues.noted(TABLES, begun).is_some() {
+        for (name, facts) in relations(catalogues, &of_inner) {
             plan.relations.entry(name).or_insert(facts);
         }
     }
     // Whatever came of it.
-    let _ = session.execute("ROLLBACK");
+    let _ = catalogues.session.execute("ROLLBACK");
+}
+
+/// Begins a transaction in which nothing is written and nothing takes long.
+fn begin(session: &mut Session, further: &str) -> Result<(), QueryError> {
+    session.execute(&format!(
+        "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog; SET LOCAL statement_timeout = 2000; \
+         SET LOCAL lock_timeout = 200{further}"
+    ))
 }
 
 /// Whether a statement begins with one of these verbs, whatever comments stand before.
@@ -130,7 +140,7 @@ pub(super) fn begins_with(sql: &str, verbs: &[&str]) -> bool {
 }
 
 /// Adds what ran within the functions and triggers of a statement.
-fn add_inner(plan: &mut Plan, executed: &mut Executed) {
+fn add_inner(plan: &mut Plan, executed: &mut Executed, not_observed: &mut Vec<String>) {
     let Some(execution) = &mut plan.executed else {
         return;
     };
@@ -147,7 +157,7 @@ fn add_inner(plan: &mut Plan, executed: &mut Executed) {
             root
         }),
     };
-    let all = inner(executed).into_iter();
+    let all = inner(executed, not_observed).into_iter();
     execution.inner = all.map(of).collect();
 }
 
@@ -160,21 +170,31 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    fn explain(&self, session: &mut Session, prepared: &mut bool) -> Result<Plan, String> {
+    fn explain(
+        &self,
+        session: &mut Session,
+        prepared: &mut bool,
+        not_observed: &mut Vec<String>,
+    ) -> Result<Plan, String> {
         let said = |error: QueryError| error.to_string();
         let mode = match (self.version, self.values()) {
-            (120_000.., None) => "SET LOCAL plan_cache_mode = force_generic_plan; ",
-            (120_000.., Some(_)) => "SET LOCAL plan_cache_mode = force_custom_plan; ",
+            (120_000.., None) => "; SET LOCAL plan_cache_mode = force_generic_plan",
+            (120_000.., Some(_)) => "; SET LOCAL plan_cache_mode = force_custom_plan",
             _ => "",
         };
-        session
-            .execute(&format!(
-                "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog; SET LOCAL statement_timeout = 2000; \
-                 SET LOCAL lock_timeout = 200; SET LOCAL standard_conforming_strings = on; {mode}"
-            ))
-            .map_err(said)?;
-        allowed(session, self.example)?;
-        let settings = what_if::settings(session);
+        let mode = format!("; SET LOCAL standard_conforming_strings = on{mode}");
+        begin(session, &mode).map_err(said)?;
+        as_it_was_sent(session).map_err(said)?;
+        // What a load of ours sends is ours.
+        if self.executed.is_none() {
+            may_plan(session, self.example.role).map_err(|why| {
+                let why = format!("{why}, or load auto_explain, which logs the plans of all roles");
+                not_observed.push(why.clone());
+                why
+            })?;
+            is_of_this_database(session, self.example)?;
+        }
+        let settings = what_if::settings(&mut Catalogues::new(session, not_observed));
         as_it_was_sent(session).map_err(said)?;
         if let Some(executed) = self.executed {
             executed.sent.prelude(session, false).map_err(said)?;
@@ -191,7 +211,8 @@ impl Asked<'_> {
             plan.root = node(&executed.said["Plan"]);
             plan.executed = Some(ran(executed));
         }
-        plan.alternatives = what_if::alternatives(session, &settings, &plan.root, |session| {
+        let catalogues = &mut Catalogues::new(session, not_observed);
+        plan.alternatives = what_if::alternatives(catalogues, &settings, &plan.root, |session| {
             // The server keeps a generic plan, whatever settings become.
             session.execute("DEALLOCATE pgassay_plan").map_err(said)?;
             self.prepare(session)?;
@@ -199,8 +220,8 @@ impl Asked<'_> {
             drop_outputs(&mut root, &|_| false);
             Ok(root)
         });
-        add_catalogues(session, &mut plan);
-        declared::views(session, &mut plan, &self.example.normalised.text);
+        add_catalogues(catalogues, &mut plan);
+        declared::views(catalogues, &mut plan, &self.example.normalised.text);
         keep_what_tells(&mut plan);
         Ok(plan)
     }
@@ -263,25 +284,28 @@ fn ran(executed: &Executed) -> Execution {
     }
 }
 
-/// A plan that the server logged, with what the catalogues say of it.
-pub fn logged(session: &mut Session, of: &Longest) -> Plan {
+/// A plan that the server logged, with what the catalogues say of it. What could not be observed is added to
+/// `not_observed`.
+pub fn logged(session: &mut Session, of: &Longest, not_observed: &mut Vec<String>) -> Plan {
     let database = of.database.as_str();
     let mut plan = Plan {
         root: node(&of.plan.root),
         logged: true,
         ..Plan::default()
     };
-    let here = session.catalog_value("SELECT pg_catalog.current_database()");
-    let elsewhere = !database.is_empty() && here.ok().flatten().as_deref() != Some(database);
-    let begun = session.execute(
-        "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog; SET LOCAL statement_timeout = 2000; \
-         SET LOCAL lock_timeout = 200",
-    );
-    if begun.is_ok() && !elsewhere && as_it_was_sent(session).is_ok() {
-        add_catalogues(session, &mut plan);
+    let here = Catalogues::new(session, not_observed)
+        .value("the database", "SELECT pg_catalog.current_database()");
+    let elsewhere = !database.is_empty() && here.as_deref() != Some(database);
+    if !elsewhere {
+        let catalogues = &mut Catalogues::new(session, not_observed);
+        let begun = begin(catalogues.session, "");
+        let begun = begun.and_then(|()| as_it_was_sent(catalogues.session));
+        if catalogues.noted(TABLES, begun).is_some() {
+            add_catalogues(catalogues, &mut plan);
+        }
+        // Whatever came of it.
+        let _ = catalogues.session.execute("ROLLBACK");
     }
-    // Whatever came of it.
-    let _ = session.execute("ROLLBACK");
     keep_what_tells(&mut plan);
     plan
 }
@@ -301,24 +325,22 @@ fn as_it_was_sent(session: &mut Session) -> Result<(), QueryError> {
 }
 
 /// What the catalogues say is beside the plan: it stands without.
-fn add_catalogues(session: &mut Session, plan: &mut Plan) {
-    plan.work_mem_bytes = session
-        .catalog_value(
-            "SELECT 1024 * setting::float8 FROM pg_catalog.pg_settings WHERE name = 'work_mem'",
-        )
-        .ok()
-        .flatten()
-        .and_then(|bytes| bytes.parse().ok());
-    plan.relations = relations(session, plan).unwrap_or_default();
-    plan.remote_estimates = remote_estimates(session, plan);
-    leaky(session, plan);
-    declared::relations(session, plan);
-    functions(session, plan);
+fn add_catalogues(catalogues: &mut Catalogues<'_>, plan: &mut Plan) {
+    let work_mem = catalogues.value(
+        "work_mem",
+        "SELECT 1024 * setting::float8 FROM pg_catalog.pg_settings WHERE name = 'work_mem'",
+    );
+    plan.work_mem_bytes = work_mem.and_then(|bytes| bytes.parse().ok());
+    plan.relations = relations(catalogues, plan);
+    plan.remote_estimates = remote_estimates(catalogues, plan);
+    leaky(catalogues, plan);
+    declared::relations(catalogues, plan);
+    functions(catalogues, plan);
 }
 
 /// Foreign servers that are asked for estimates: those of the foreign tables that a plan scans, and any where it scans
 /// a join of them, which names none.
-fn remote_estimates(session: &mut Session, plan: &Plan) -> Vec<String> {
+fn remote_estimates(catalogues: &mut Catalogues<'_>, plan: &Plan) -> Vec<String> {
     let all = plan.root.all();
     let scans = all.iter().map(|(_, node)| node);
     let scans: Vec<_> = scans.filter(|node| node.kind == "Foreign Scan").collect();
@@ -337,44 +359,26 @@ fn remote_estimates(session: &mut Session, plan: &Plan) -> Vec<String> {
         )
     });
     let on = "o.option_name = 'use_remote_estimate' AND o.option_value IN ('true', 'on', 'yes', 't', '1')";
-    let found = session.catalog_rows(&format!(
+    let sql = format!(
         "SELECT s.srvname FROM pg_catalog.pg_foreign_server s \
          WHERE (EXISTS (SELECT FROM pg_catalog.pg_options_to_table(s.srvoptions) o WHERE {on}) \
          OR EXISTS (SELECT FROM pg_catalog.pg_foreign_table f, pg_catalog.pg_options_to_table(f.ftoptions) o \
                     WHERE f.ftserver = s.oid AND {on})){of_plan} ORDER BY 1 LIMIT 20"
-    ));
-    let rows = found.map(|found| found.rows).unwrap_or_default();
-    rows.into_iter().flatten().flatten().collect()
+    );
+    let servers = catalogues.rows::<1>("foreign servers", &sql);
+    servers.into_iter().flatten().flatten().collect()
 }
 
-/// Whether planning somebody's statement runs no code of theirs with our rights.
-fn allowed(session: &mut Session, example: &Example) -> Result<(), String> {
-    let said = |error: QueryError| error.to_string();
+/// Checks that a statement ran in the session's database.
+fn is_of_this_database(session: &mut Session, example: &Example) -> Result<(), String> {
     let database = example.database.unwrap_or(0);
-    let role = example.role.unwrap_or(0);
-    let row = session
-        .rows(&format!(
-            "SELECT (SELECT oid FROM pg_catalog.pg_database \
-                     WHERE datname = pg_catalog.current_database()) = {database}, \
-             (SELECT r.rolsuper OR r.rolname = current_user FROM pg_catalog.pg_roles r \
-              WHERE r.oid = {role}), \
-             EXISTS (SELECT FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_roles o \
-                     ON o.oid = p.proowner WHERE NOT o.rolsuper AND o.rolname <> current_user)"
-        ))
-        .map_err(said)?;
-    let answers: Vec<Option<String>> = row.rows.into_iter().next().unwrap_or_default();
-    let is = |at: usize| answers.get(at).and_then(Option::as_deref) == Some("t");
-    if !is(0) {
-        return Err("it ran in another database".to_owned());
+    let here = session.catalog_value(&format!(
+        "SELECT oid = {database} FROM pg_database WHERE datname = current_database()"
+    ));
+    match here.map_err(|error| error.to_string())?.as_deref() {
+        Some("t") => Ok(()),
+        _ => Err("it ran in another database".to_owned()),
     }
-    if !is(1) && is(2) {
-        return Err(
-            "it is another role's, and planning it could run functions of that role with ours: \
-             connect as that role"
-                .to_owned(),
-        );
-    }
-    Ok(())
 }
 
 /// Words before an opening parenthesis, without their schema.
@@ -392,7 +396,7 @@ fn called(expression: &str) -> impl Iterator<Item = &str> {
 /// Adds what the catalogues say of functions that interpret: their language, how ALTER FUNCTION names those that
 /// are VOLATILE or say nothing of their rows, what they do in loops. Functions in SQL that still stand in a plan
 /// were not inlined.
-fn functions(session: &mut Session, plan: &mut Plan) {
+fn functions(catalogues: &mut Catalogues<'_>, plan: &mut Plan) {
     let all = plan.root.all();
     let conditions = all.iter().flat_map(|(_, node)| node.conditions.values());
     let mut names: Vec<&str> = conditions.flat_map(|condition| called(condition)).collect();
@@ -413,7 +417,7 @@ fn functions(session: &mut Session, plan: &mut Plan) {
     }
     let names: Vec<String> = names.iter().map(|name| quote_literal(name)).collect();
     // With no schema in the search path, oid::regprocedure names its own.
-    let found = session.catalog_rows(&format!(
+    let sql = format!(
         "SELECT DISTINCT ON (p.proname) p.proname, l.lanname, \
          CASE WHEN p.provolatile = 'v' THEN p.oid::pg_catalog.regprocedure::text END, \
          CASE WHEN p.proretset AND p.prorows = {DEFAULT_ROWS} THEN p.oid::pg_catalog.regprocedure::text END, \
@@ -437,20 +441,18 @@ fn functions(session: &mut Session, plan: &mut Plan) {
          AND n.nspname NOT IN ('pg_catalog', 'information_schema') \
          ORDER BY p.proname, l.lanname = 'sql'",
         names.join(", ")
-    ));
-    for row in found.map(|found| found.rows).unwrap_or_default() {
-        let Ok(
-            [
-                Some(name),
-                Some(language),
-                volatile,
-                unsaid,
-                source,
-                set_by,
-                set,
-                definition,
-            ],
-        ) = <[Option<String>; 8]>::try_from(row)
+    );
+    for row in catalogues.rows::<8>(FUNCTIONS, &sql) {
+        let [
+            Some(name),
+            Some(language),
+            volatile,
+            unsaid,
+            source,
+            set_by,
+            set,
+            definition,
+        ] = row
         else {
             continue;
         };
@@ -470,7 +472,8 @@ fn functions(session: &mut Session, plan: &mut Plan) {
                 },
             );
         }
-        let definition = definition.and_then(|text| serde_json::from_str(&text).ok());
+        let definition =
+            definition.and_then(|text| catalogues.noted(FUNCTIONS, serde_json::from_str(&text)));
         if let Some(definition) = definition {
             plan.definitions.insert(name.clone(), definition);
         }
@@ -483,7 +486,7 @@ fn functions(session: &mut Session, plan: &mut Plan) {
 }
 
 /// Adds which operators on columns under row-level security are not leakproof.
-fn leaky(session: &mut Session, plan: &mut Plan) {
+fn leaky(catalogues: &mut Catalogues<'_>, plan: &mut Plan) {
     let all = plan.root.all();
     let conditions = all.iter().flat_map(|(_, node)| {
         let shown = node.conditions.iter().filter(|(key, _)| *key != OUTPUT);
@@ -499,7 +502,7 @@ fn leaky(session: &mut Session, plan: &mut Plan) {
     if operators.is_empty() || tables.is_empty() {
         return;
     }
-    let found = session.catalog_rows(&format!(
+    let sql = format!(
         "SELECT DISTINCT v.name, a.attname, o.oprname, p.oid::pg_catalog.regprocedure::text \
          FROM (VALUES {}) v(name) \
          JOIN pg_catalog.pg_attribute a ON a.attrelid = pg_catalog.to_regclass(v.name) AND a.attnum > 0 \
@@ -508,11 +511,9 @@ fn leaky(session: &mut Session, plan: &mut Plan) {
          WHERE NOT p.proleakproof AND o.oprname IN ({})",
         tables.join(", "),
         operators.join(", ")
-    ));
-    for row in found.map(|found| found.rows).unwrap_or_default() {
-        let Ok([Some(name), Some(column), Some(operator), Some(function)]) =
-            <[Option<String>; 4]>::try_from(row)
-        else {
+    );
+    for row in catalogues.rows::<4>("operators under row-level security", &sql) {
+        let [Some(name), Some(column), Some(operator), Some(function)] = row else {
             continue;
         };
         if let Some(facts) = plan.relations.get_mut(&name) {

@@ -3,17 +3,20 @@
 use std::collections::BTreeMap;
 
 use pgassay_model::observed::plans::{Plan, RelationFacts};
-use pgassay_pgwire::Session;
 use pgassay_text::quote::quote_literal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::catalogues::Catalogues;
 use super::explained::clean;
 
-/// The tables of a plan by their names; none where the catalogues did not answer.
+/// What is asked about.
+pub(super) const TABLES: &str = "tables of its plan";
+
+/// The tables of a plan by their names.
 pub(super) fn relations(
-    session: &mut Session,
+    catalogues: &mut Catalogues<'_>,
     plan: &Plan,
-) -> Option<BTreeMap<String, RelationFacts>> {
+) -> BTreeMap<String, RelationFacts> {
     let all = plan.root.all();
     let mut names: Vec<&str> = all
         .iter()
@@ -22,25 +25,23 @@ pub(super) fn relations(
     names.sort_unstable();
     names.dedup();
     if names.is_empty() {
-        return None;
+        return BTreeMap::new();
     }
     let names: Vec<String> = names
         .iter()
         .map(|name| format!("({})", quote_literal(name)))
         .collect();
-    let answer = session
-        .catalog_value(&format!(
+    let parted = Partitions::of(catalogues.session.major());
+    let answer = catalogues.value(
+        TABLES,
+        &format!(
             "SELECT pg_catalog.json_object_agg(v.name, pg_catalog.json_build_object( \
                'rows', CASE WHEN c.reltuples > 0 THEN c.reltuples END, 'pages', c.relpages, \
                'partition_of', CASE WHEN p.inhparent IS NOT NULL THEN \
                  pg_catalog.json_build_array(p.inhparent::pg_catalog.regclass::text, \
                    (SELECT count(*) FROM pg_catalog.pg_inherits s WHERE s.inhparent = p.inhparent)) \
                  END, \
-               'partition_key', coalesce((SELECT pg_catalog.json_agg(a.attname) \
-                 FROM pg_catalog.pg_partitioned_table t \
-                 JOIN pg_catalog.pg_attribute a ON a.attrelid = t.partrelid \
-                 AND a.attnum = ANY (t.partattrs::int2[]) WHERE t.partrelid = p.inhparent), '[]'), \
-               'default_partition', coalesce(pg_catalog.pg_get_expr(c.relpartbound, c.oid) = 'DEFAULT', false), \
+               'partition_key', {key}, 'default_partition', {default}, \
                'checks', coalesce((SELECT pg_catalog.json_object_agg(k.conname, \
                    pg_catalog.pg_get_expr(k.conbin, k.conrelid)) \
                  FROM pg_catalog.pg_constraint k WHERE k.conrelid = c.oid AND k.contype = 'c' \
@@ -118,16 +119,18 @@ pub(super) fn relations(
                  FROM pg_catalog.pg_policy y WHERE y.polrelid = c.oid) END)) \
              FROM (VALUES {}) v(name) \
              JOIN pg_catalog.pg_class c ON c.oid = pg_catalog.to_regclass(v.name) \
-             LEFT JOIN pg_catalog.pg_inherits p ON p.inhrelid = c.oid AND c.relispartition",
-            names.join(", ")
-        ))
-        .ok()??;
-    let mut answer: Value = serde_json::from_str(&answer).ok()?;
-    for facts in answer
-        .as_object_mut()?
-        .values_mut()
-        .filter_map(Value::as_object_mut)
-    {
+             LEFT JOIN pg_catalog.pg_inherits p ON p.inhrelid = c.oid AND {is}",
+            names.join(", "),
+            key = parted.key,
+            default = parted.default,
+            is = parted.is,
+        ),
+    );
+    let read = |text: String| catalogues.noted(TABLES, serde_json::from_str(&text));
+    let mut answer: Value = answer.and_then(read).unwrap_or_else(|| json!({}));
+    let all = answer.as_object_mut().into_iter();
+    let all = all.flat_map(|all| all.values_mut());
+    for facts in all.filter_map(Value::as_object_mut) {
         // Conditions may hold literals.
         for name in ["policies", "checks"] {
             let Some(conditions) = facts.get_mut(name).and_then(Value::as_object_mut) else {
@@ -150,7 +153,38 @@ pub(super) fn relations(
             }
         }
     }
-    serde_json::from_value(answer).ok()
+    let read = catalogues.noted(TABLES, serde_json::from_value(answer));
+    read.unwrap_or_default()
+}
+
+/// How the catalogues show partitions, as expressions of SQL.
+struct Partitions {
+    /// The columns of the key, as a JSON array.
+    key: &'static str,
+    /// Whether it is the default partition.
+    default: &'static str,
+    /// Whether it is one.
+    is: &'static str,
+}
+
+impl Partitions {
+    /// Of a server of this major version; declarative partitions came with 10.
+    fn of(major: Option<u32>) -> Self {
+        match major {
+            Some(..10) => Self {
+                key: "'[]'::pg_catalog.json",
+                default: "false",
+                is: "false",
+            },
+            _ => Self {
+                key: "coalesce((SELECT pg_catalog.json_agg(a.attname) FROM pg_catalog.pg_partitioned_table t \
+                      JOIN pg_catalog.pg_attribute a ON a.attrelid = t.partrelid \
+                      AND a.attnum = ANY (t.partattrs::int2[]) WHERE t.partrelid = p.inhparent), '[]')",
+                default: "coalesce(pg_catalog.pg_get_expr(c.relpartbound, c.oid) = 'DEFAULT', false)",
+                is: "c.relispartition",
+            },
+        }
+    }
 }
 
 /// An expression without literals, but for the names of text search configurations.

@@ -51,6 +51,8 @@ pub struct Sightings {
     /// Which statement a number is; none while its text is not known.
     numbers: HashMap<i64, Option<String>>,
     examples: HashMap<String, Example>,
+    /// The role whose examples are kept where others sent the same statement.
+    preferred: Option<u32>,
 }
 
 impl Sightings {
@@ -111,10 +113,24 @@ impl Sightings {
     }
 
     fn keep(&mut self, example: Example) {
-        if self.examples.len() < TOLD_APART {
-            let id = example.normalised.id.clone();
-            self.examples.entry(id).or_insert(example);
+        let id = example.normalised.id.clone();
+        let replaces = match self.examples.get(&id) {
+            Some(kept) => kept.role != self.preferred && example.role == self.preferred,
+            None => self.examples.len() < TOLD_APART,
+        };
+        if replaces {
+            self.examples.insert(id, example);
         }
+    }
+
+    /// Sets the role (an OID) whose examples are kept where others sent the same statement: only these are planned.
+    pub fn prefer(&mut self, role: Option<u32>) {
+        self.preferred = role;
+    }
+
+    /// The role whose examples are kept.
+    pub fn preferred(&self) -> Option<u32> {
+        self.preferred
     }
 
     /// Numbers whose texts are not known yet.

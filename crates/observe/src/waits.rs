@@ -48,6 +48,8 @@ pub struct Seen {
     pub blockers: BlockerRecord,
     /// What it cost.
     pub cost: Cost,
+    /// Why texts of statements are missing.
+    pub unread: Option<String>,
 }
 
 /// The sampling thread; dropping it ends it.
@@ -77,6 +79,8 @@ struct State {
     backend: Option<u32>,
     backend_ns: Option<u64>,
     failure: Option<String>,
+    /// Why texts of statements were not read.
+    unread: Option<String>,
 }
 
 impl Shared {
@@ -157,6 +161,7 @@ impl WaitSampler {
             beside: state.beside.end(),
             blockers: std::mem::take(&mut state.blockers),
             cost,
+            unread: state.unread.take(),
         })
     }
 }
@@ -304,14 +309,17 @@ fn open(
     beside: &[i32],
     local: bool,
 ) -> Option<(Session, String)> {
-    let connect = || -> Result<(Session, String), String> {
+    let connect = || -> Result<(Session, String, Option<u32>), String> {
         let mut session = connector.connect().map_err(|e| e.to_string())?;
         session.set_read_timeout(Some(PATIENCE));
         let question = question(&mut session, beside)?;
-        Ok((session, question))
+        let role = session
+            .catalog_value("SELECT oid FROM pg_roles WHERE rolname = current_user")
+            .map_err(|e| e.to_string())?;
+        Ok((session, question, role.and_then(|oid| oid.parse().ok())))
     };
     match connect() {
-        Ok((session, question)) => {
+        Ok((session, question, role)) => {
             let backend = local
                 .then(|| u32::try_from(session.backend_pid()).ok())
                 .flatten();
@@ -319,6 +327,7 @@ fn open(
             state.backend = backend;
             state.backend_ns = backend.and_then(process_ns);
             state.failure = None;
+            state.statements.prefer(role);
             Some((session, question))
         }
         Err(why) => {
@@ -333,10 +342,6 @@ const UNDEFINED_COLUMN: &str = "42703";
 
 /// The question in the form that the server's version has.
 fn question(session: &mut Session, beside: &[i32]) -> Result<String, String> {
-    let mut tried = |select: String| {
-        let answer = session.ask_again(session.uncompiled(), &select);
-        answer.map(|_| select)
-    };
     let mut ours: Vec<String> = beside.iter().map(i32::to_string).collect();
     ours.push("pg_catalog.pg_backend_pid()".to_owned());
     // Texts are asked for only of sessions in a statement to which the server gives no number.
@@ -355,15 +360,14 @@ fn question(session: &mut Session, beside: &[i32]) -> Result<String, String> {
         )
     };
     // query_id came with 14, backend_type with 10, wait events with 9.6.
-    let backend = "coalesce(backend_type, '')";
-    tried(statement(backend, "query_id"))
-        .or_else(|_| tried(statement(backend, "NULL::bigint")))
-        .or_else(|_| {
-            tried(statement(
-                "'client backend'::pg_catalog.text",
-                "NULL::bigint",
-            ))
-        })
+    let select = match session.major() {
+        Some(..10) => statement("'client backend'::pg_catalog.text", "NULL::bigint"),
+        Some(10..14) => statement("coalesce(backend_type, '')", "NULL::bigint"),
+        _ => statement("coalesce(backend_type, '')", "query_id"),
+    };
+    let tried = session.ask_again(session.uncompiled(), &select);
+    tried
+        .map(|_| select)
         .map_err(|error| match error.sqlstate() {
             Some(UNDEFINED_COLUMN) => {
                 "this server shows no wait events, which exist from PostgreSQL 9.6 on".to_owned()
@@ -468,27 +472,38 @@ fn look(session: &mut Session, question: &str, loaded: Option<&mut bool>) -> Res
 /// Asks for the texts of statements of which only the number is known, as long as some session
 /// has them.
 fn learn(shared: &Shared, session: &mut Session) {
-    let (unknown, beside) = {
+    let (unknown, beside, own) = {
         let state = shared.state();
-        (state.statements.unknown(), state.beside.unknown())
+        let own = state.statements.preferred().unwrap_or(0);
+        (state.statements.unknown(), state.beside.unknown(), own)
     };
     if unknown.is_empty() && beside.is_empty() {
         return;
     }
     let numbers = unknown.iter().chain(&beside).map(i64::to_string);
     let numbers: Vec<String> = numbers.collect();
-    // What is asked for by hand stays below the rate of looks, and its failure costs a text.
+    // What is asked for by hand stays below the rate of looks. A text, its role and its database are of one session: the role
+    // decides whether the text is planned.
     let answer = session.query(&format!(
-        "BEGIN; {}SET LOCAL search_path = pg_catalog; SELECT query_id, min(query), min(datid), min(usesysid) \
+        "BEGIN; {}SET LOCAL search_path = pg_catalog; SELECT DISTINCT ON (query_id) query_id, query, datid, usesysid \
          FROM pg_catalog.pg_stat_get_activity(NULL) \
-         WHERE query_id IN ({}) AND query NOT LIKE '<%' GROUP BY 1; ROLLBACK",
+         WHERE query_id IN ({}) AND query NOT LIKE '<%' ORDER BY query_id, usesysid IS DISTINCT FROM {own}; ROLLBACK",
         session.uncompiled(),
         numbers.join(", ")
     ));
     let of_question = |results: Vec<ResultSet>| results.into_iter().find(|r| !r.columns.is_empty());
-    let rows = answer.ok().and_then(of_question);
+    if answer.is_err() {
+        let _ = session.execute("ROLLBACK");
+    }
     let mut state = shared.state();
     state.asked += 1;
+    let rows = match answer {
+        Ok(results) => of_question(results),
+        Err(error) => {
+            state.unread = Some(error.to_string());
+            None
+        }
+    };
     for row in rows.map(|r| r.rows).unwrap_or_default() {
         let Ok([Some(number), Some(text), database, role]) = <[Option<String>; 4]>::try_from(row)
         else {

@@ -25,6 +25,8 @@ const EXPLAINED: usize = 10;
 const PMU: &str = "pmu";
 /// What is named where plans of the server's log can't be read.
 const LOGGED: &str = "auto_explain";
+/// What is named where a plan, or something about it, was not observed.
+const PLANS: &str = "plans";
 /// A statement with a smaller share of the sightings is not worth its plan.
 const WORTH_A_PLAN: f64 = 0.05;
 /// The same for fewer sightings in a window.
@@ -189,9 +191,13 @@ impl Observers {
             })
     }
 
+    /// Notes once that something was not observed.
     fn missing(&mut self, observer: &str, why: String) {
         let observer = observer.to_owned();
-        self.unavailable.push(Unavailable { observer, why });
+        let missing = Unavailable { observer, why };
+        if !self.unavailable.contains(&missing) {
+            self.unavailable.push(missing);
+        }
     }
 
     /// Whether any was chosen.
@@ -326,6 +332,7 @@ impl Observers {
         let own: u64 = seen.statements.iter().map(SeenStatement::sightings).sum();
         let least = (WORTH_A_PLAN * (own + seen.others) as f64).max(LEAST_SIGHTINGS as f64);
         let mut plans = Vec::new();
+        let mut not_observed = Vec::new();
         for statement in &seen.statements {
             let worth = statement.sightings() as f64 >= least;
             if !worth || self.explained.len() >= EXPLAINED || self.explained.contains(&statement.id)
@@ -334,7 +341,8 @@ impl Observers {
             }
             if let Some(of) = logged.plans.get(&statement.id) {
                 self.explained.insert(statement.id.clone());
-                let plan = self.counted(scene, |session| plans::logged(session, of));
+                let logged = |session: &mut Session| plans::logged(session, of, &mut not_observed);
+                let plan = self.counted(scene, logged);
                 plans.extend(plan.map(|plan| PlanRecord {
                     statement: statement.id.clone(),
                     plan: Ok(plan),
@@ -347,13 +355,17 @@ impl Observers {
             };
             self.explained.insert(statement.id.clone());
             let executed = self.of_load.execute(&statement.id, &example);
-            let ask = |session: &mut Session| plans::ask(session, &example, executed);
+            let ask =
+                |session: &mut Session| plans::ask(session, &example, executed, &mut not_observed);
             if let Some(plan) = self.counted(scene, ask) {
                 plans.push(PlanRecord {
                     statement: statement.id.clone(),
                     plan,
                 });
             }
+        }
+        for why in not_observed {
+            self.missing(PLANS, why);
         }
         plans
     }
@@ -378,6 +390,9 @@ impl Observers {
                     observed.blockers =
                         Some(seen.blockers).filter(|b| *b != BlockerRecord::default());
                     observed.costs.push(seen.cost);
+                    if let Some(why) = seen.unread {
+                        self.missing("waits", format!("texts of statements: {why}"));
+                    }
                 }
                 Err(why) => observed.unavailable.push(Unavailable {
                     observer: "waits".to_owned(),

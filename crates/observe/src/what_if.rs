@@ -13,6 +13,7 @@ use pgassay_pgwire::Session;
 use pgassay_text::quote::quote_literal;
 use serde_json::Value;
 
+use super::catalogues::Catalogues;
 use super::executed::Executed;
 use super::explained::{drop_outputs, node};
 
@@ -95,28 +96,26 @@ pub(super) struct Setting {
 }
 
 /// The planner's settings as the session has them; afterwards the search path is the catalogues'.
-pub(super) fn settings(session: &mut Session) -> Vec<Setting> {
-    asked(session, "enable_", PLANNER)
+pub(super) fn settings(catalogues: &mut Catalogues<'_>) -> Vec<Setting> {
+    asked(catalogues, "enable_", PLANNER)
 }
 
 /// The settings whose names begin so, and those of these names.
-fn asked(session: &mut Session, begin: &str, names: &[&str]) -> Vec<Setting> {
+fn asked(catalogues: &mut Catalogues<'_>, begin: &str, names: &[&str]) -> Vec<Setting> {
     let names: Vec<String> = names.iter().map(|name| quote_literal(name)).collect();
     let begins = match begin {
         "" => String::new(),
         begin => format!("name LIKE {} OR ", quote_literal(&format!("{begin}%"))),
     };
-    let found = session.catalog_rows(&format!(
+    let sql = format!(
         "SELECT name, setting, boot_val, pg_catalog.current_setting(name) FROM pg_catalog.pg_settings \
          WHERE {begins}name IN ({})",
         names.join(", ")
-    ));
-    let rows = found.map(|found| found.rows).unwrap_or_default();
+    );
+    let rows = catalogues.rows::<4>("settings of the planner", &sql);
     rows.into_iter()
         .filter_map(|row| {
-            let [Some(name), Some(own), Some(default), Some(shown)] =
-                <[Option<String>; 4]>::try_from(row).ok()?
-            else {
+            let [Some(name), Some(own), Some(default), Some(shown)] = row else {
                 return None;
             };
             Some(Setting {
@@ -176,7 +175,7 @@ fn trials(settings: &[Setting], relations: u64) -> Vec<Trial<'_>> {
 
 /// The plans under other settings that cost less than this one. `plan` asks for the statement's plan anew.
 pub(super) fn alternatives(
-    session: &mut Session,
+    catalogues: &mut Catalogues<'_>,
     settings: &[Setting],
     base: &Node,
     mut plan: impl FnMut(&mut Session) -> Result<Node, String>,
@@ -192,18 +191,17 @@ pub(super) fn alternatives(
             "SAVEPOINT pgassay_what_if; SET LOCAL {name} = {}",
             quote_literal(&trial.value)
         );
-        if session.execute(&set).is_err() {
-            // The transaction is of no more use, and the plan is there.
-            break;
-        }
-        let planned = plan(session);
+        let session = &mut *catalogues.session;
+        let set = session.execute(&set).map_err(|error| error.to_string());
+        let planned = set.and_then(|()| plan(session));
         if session
             .execute("ROLLBACK TO SAVEPOINT pgassay_what_if")
             .is_err()
         {
             break;
         }
-        let Ok(root) = planned else {
+        let about = format!("its plan with {name} = {}", trial.value);
+        let Some(root) = catalogues.noted(&about, planned) else {
             continue;
         };
         // More memory may make the same plan cheaper; what may be used makes another.
@@ -275,13 +273,14 @@ pub(super) fn time(executed: &mut Executed, found: &mut [Alternative]) {
 }
 
 /// The plans that are faster with what the server comes with of a setting of costs.
-pub(super) fn faster(executed: &mut Executed) -> Vec<Alternative> {
+pub(super) fn faster(executed: &mut Executed, not_observed: &mut Vec<String>) -> Vec<Alternative> {
     if !executed.is_repeatable() || executed.ms() < LEAST_MS {
         return Vec::new();
     }
     let compiled = executed.said.get("JIT").is_some();
     let names: Vec<&str> = COSTS.iter().copied().chain([COMPILES]).collect();
-    let asked = asked(executed.session(), "", &names);
+    let catalogues = &mut Catalogues::new(executed.session(), not_observed);
+    let asked = asked(catalogues, "", &names);
     let away = costs_tried(&asked, compiled);
     if away.is_empty() {
         return Vec::new();

@@ -49,6 +49,17 @@ pub struct Outside {
     pub password: Option<String>,
 }
 
+impl Outside {
+    /// The role as which they connect, where it is named.
+    pub fn user(&self) -> Option<String> {
+        let pairs = Conninfo::pairs(&self.settings).ok()?;
+        pairs
+            .into_iter()
+            .find(|(name, _)| name == "user")
+            .map(|(_, user)| user)
+    }
+}
+
 impl fmt::Debug for Outside {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Outside")

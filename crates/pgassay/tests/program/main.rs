@@ -39,6 +39,7 @@ mod live_view;
 mod loads;
 mod lying_pages;
 mod made_data;
+mod malicious_role;
 mod mcp;
 mod measuring;
 mod near;

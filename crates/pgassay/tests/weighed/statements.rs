@@ -444,7 +444,7 @@ fn a_strangers_statement_runs_nothing_as_us() {
     running.join().unwrap();
     let statements = &seen["observed"]["points"][0]["statements"]["statements"];
     let why = statements[0]["no_plan"].as_str().unwrap();
-    assert!(why.contains("another role's"), "{statements:#}");
+    assert!(why.contains("statement of role app"), "{statements:#}");
     assert!(!server.log().contains("planned as"), "{}", server.log());
 }
 

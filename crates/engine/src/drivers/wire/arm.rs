@@ -77,7 +77,14 @@ impl WireArm {
         let conninfo = conninfo
             .with_application_name("pgassay load")
             .with_options(&setup::find_tables(&plan.workload, conninfo)?);
-        watched.observers.learn(&conninfo, sent(plan, stop)?);
+        // Statements of clients that connect as another role are that role's.
+        let role = match source {
+            Source::Agents(_, Some(outside)) if !owned => outside.user(),
+            _ => None,
+        };
+        if role.is_none_or(|role| role == conninfo.user) {
+            watched.observers.learn(&conninfo, sent(plan, stop)?);
+        }
         let giver = match source {
             Source::Here(recordings) => {
                 let program = workload::program(&plan.workload)?;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use pgassay_model::Failure;
+use pgassay_observe::may_plan;
 use pgassay_pgwire::{Conninfo, Session};
 use pgassay_server::TargetSpec;
 use pgassay_statements::conditions::{Role, aggregates, roles};
@@ -38,8 +39,8 @@ struct Counted {
     calls: u64,
     time_ms: f64,
     rows: u64,
-    /// Planning it can run no other role's functions with our rights.
-    ours: bool,
+    /// The role (an OID) that sent it.
+    role: Option<u32>,
 }
 
 /// A table's schema and name.
@@ -170,13 +171,13 @@ fn count(
         progress.share(begin.elapsed().as_secs_f64() / length.as_secs_f64());
     }
     progress.clear();
-    let before: HashMap<String, Counted> = before
+    let before: HashMap<_, Counted> = before
         .into_iter()
-        .map(|one| (one.query.clone(), one))
+        .map(|one| ((one.query.clone(), one.role), one))
         .collect();
     let mut after = counters(session)?;
     for one in &mut after {
-        if let Some(before) = before.get(&one.query)
+        if let Some(before) = before.get(&(one.query.clone(), one.role))
             && before.calls <= one.calls
         {
             one.calls -= before.calls;
@@ -227,25 +228,22 @@ fn counters(session: &mut Session) -> anyhow::Result<Vec<Counted>> {
     };
     let rows = session
         .catalog_rows(&format!(
-            "SELECT s.query, sum(s.calls), sum(s.{time}), sum(s.rows), bool_and(r.rolsuper OR r.rolname = current_user \
-             OR NOT EXISTS (SELECT FROM pg_proc p JOIN pg_roles o ON o.oid = p.proowner \
-                            WHERE NOT o.rolsuper AND o.rolname <> current_user)) \
-             FROM {schema}.pg_stat_statements s JOIN pg_roles r ON r.oid = s.userid \
+            "SELECT s.query, sum(s.calls), sum(s.{time}), sum(s.rows), s.userid FROM {schema}.pg_stat_statements s \
              WHERE s.query IS NOT NULL AND s.dbid = (SELECT oid FROM pg_database WHERE datname = current_database()) {top} \
-             GROUP BY s.query ORDER BY 2 DESC"
+             GROUP BY s.query, s.userid ORDER BY 2 DESC"
         ))
         .map_err(refused)?;
     let parsed = rows.rows.into_iter().filter_map(|row| {
         let mut row = row.into_iter();
         let query = row.next()??;
         let mut figure = || row.next().flatten().unwrap_or_default();
-        let (calls, time, rows, ours) = (figure(), figure(), figure(), figure());
+        let (calls, time, rows, role) = (figure(), figure(), figure(), figure());
         Some(Counted {
             query,
             calls: calls.parse().ok()?,
             time_ms: time.parse().ok()?,
             rows: rows.parse().ok()?,
-            ours: ours == "t",
+            role: role.parse().ok(),
         })
     });
     Ok(parsed.collect())
@@ -270,6 +268,7 @@ fn understand(
     made.time_covered = (all > 0.0).then_some(0.0);
     let length = work.len().min(LOOKED_AT);
     let mut understood = Vec::new();
+    let mut planned = HashMap::new();
     for (n, mut one) in work.into_iter().enumerate() {
         if stop.asked() {
             return Err(Failure::interrupted().into());
@@ -284,8 +283,6 @@ fn understand(
             ))
         } else if one.query.starts_with("<insufficient privilege>") {
             Err("its text is hidden from this role: it needs pg_read_all_stats".to_owned())
-        } else if !one.ours {
-            Err("another role's, whose functions planning could run with your rights: connect as that role".to_owned())
         } else if !is_work(&one.query) {
             Err("no statement of a load".to_owned())
         } else if ["pg_catalog.", "pg_stat_", "pg_settings"]
@@ -294,7 +291,10 @@ fn understand(
         {
             Err(OF_SERVER.to_owned())
         } else {
-            plan(session, &one)
+            let allowed = planned
+                .entry(one.role)
+                .or_insert_with(|| may_plan(session, one.role));
+            allowed.clone().and_then(|()| plan(session, &one))
         };
         match fit {
             Ok((template, types, roles, aggregates)) => understood.push(Understood {
