@@ -8,11 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::link::{Channel, Link, Lost, OWN};
 
-/// The version of what is said after the hello. In 1 the sender of files waited for no receipts.
-pub const PROTOCOL: u32 = 2;
+/// The version of what is said after the hello. In 1 the sender of files waited for no receipts; in 2 the far
+/// side sent reports as HTML.
+pub const PROTOCOL: u32 = 3;
 
 /// The oldest that this program speaks, too.
-pub const OLDEST: u32 = 2;
+pub const OLDEST: u32 = 3;
 
 /// Who speaks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,11 +2,13 @@
 //!
 //! A reader thread distributes what comes, a writer thread writes what is sent, the channels in turn, and a
 //! heartbeat a second, so that neither side waits for the other longer than it wants to. Whoever hears nothing
-//! for [`SILENCE`] seconds of its own takes the link for lost.
+//! for [`SILENCE`] seconds of its own takes the link for lost, and so does who takes nothing of what has come for
+//! as long while there is no room for more.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -34,6 +36,12 @@ pub const SILENCE: u32 = 5;
 
 /// The link's own channel: heartbeats, which are empty, and what [`crate::hello`] says.
 pub(crate) const OWN: u16 = 0;
+
+/// The longest message on the link's own channel.
+const LONGEST_HELLO: usize = 64 << 10;
+
+/// How many seconds the other side has after a request to stop; then the link is lost.
+pub const STOPPING: u32 = 20;
 
 /// What is received and not yet asked for; then the other side has to wait.
 const INBOX_BYTES: usize = 64 << 20;
@@ -70,6 +78,8 @@ struct Shared {
     changed: Condvar,
     /// The other end, where it is in this process.
     peer: OnceLock<Weak<Shared>>,
+    /// Set by who asks the work on this link to stop.
+    stop: OnceLock<Arc<AtomicBool>>,
 }
 
 #[derive(Debug, Default)]
@@ -83,6 +93,10 @@ struct State {
     writing: bool,
     /// The other side has begun to speak.
     greeted: bool,
+    /// The one message that there is on the link's own channel has come.
+    hello_came: bool,
+    /// Seconds since a stop was asked for.
+    stopping: u32,
     /// Seconds without a sign of life.
     silent: u32,
     /// The reader waits for room.
@@ -175,6 +189,7 @@ impl Link {
             state: Mutex::default(),
             changed: Condvar::new(),
             peer: OnceLock::new(),
+            stop: OnceLock::new(),
         });
         Self { shared }
     }
@@ -186,6 +201,12 @@ impl Link {
             number,
             shared: Arc::clone(&self.shared),
         }
+    }
+
+    /// Has the link lost [`STOPPING`] seconds after this flag is set, so that nothing which waits for the other
+    /// side waits longer.
+    pub fn end_after(&self, stop: &Arc<AtomicBool>) {
+        let _ = self.shared.stop.set(Arc::clone(stop));
     }
 
     /// Whether the link stands.
@@ -328,6 +349,10 @@ impl Shared {
             if let Some(body) = inbox.bodies.pop_front() {
                 state.received -= room(&body);
                 let stalled = state.stalled;
+                if stalled {
+                    // The other side is not silent: it waits for us.
+                    state.silent = 0;
+                }
                 drop(state);
                 if stalled {
                     self.changed.notify_all();
@@ -354,6 +379,16 @@ impl Shared {
         state.silent = 0;
         if number == OWN && body.is_empty() {
             return state.lost.is_none();
+        }
+        // Nobody reads that channel after the hello.
+        if number == OWN
+            && (std::mem::replace(&mut state.hello_came, true) || body.len() > LONGEST_HELLO)
+        {
+            drop(state);
+            self.lose(Lost::Nonsense(
+                "more than a hello on the link's own channel".to_owned(),
+            ));
+            return false;
         }
         while state.received > INBOX_BYTES && state.lost.is_none() {
             state.stalled = true;
@@ -501,14 +536,24 @@ impl Shared {
         if state.lost.is_some() {
             return false;
         }
-        if state.greeted && !state.stalled {
+        // Also while the reader waits for room: nobody here takes anything then.
+        if state.greeted {
             state.silent += 1;
         }
-        let silent = state.silent >= SILENCE;
-        drop(state);
-        if silent {
-            self.lose(Lost::Silent);
+        if self
+            .stop
+            .get()
+            .is_some_and(|stop| stop.load(Ordering::SeqCst))
+        {
+            state.stopping += 1;
         }
-        !silent
+        let lost = match (state.silent >= SILENCE, state.stopping > STOPPING) {
+            (_, true) => Lost::Unstopped,
+            (true, false) => Lost::Silent,
+            (false, false) => return true,
+        };
+        drop(state);
+        self.lose(lost);
+        false
     }
 }

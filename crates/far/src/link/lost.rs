@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::SILENCE;
+use super::{SILENCE, STOPPING};
 
 /// Why nothing more can be said or heard on a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub enum Lost {
     Ended,
     /// No sign of life came for too long.
     Silent,
+    /// The other side was asked to stop and went on.
+    Unstopped,
     /// The system says why it can't be read or written.
     Broken(String),
     /// What came is no message of ours.
@@ -29,6 +31,7 @@ impl fmt::Display for Lost {
             Self::Closed => f.write_str("the link was closed"),
             Self::Ended => f.write_str("the other side ended"),
             Self::Silent => write!(f, "no sign of life for {SILENCE} seconds"),
+            Self::Unstopped => write!(f, "the other side did not end within {STOPPING} seconds"),
             Self::Broken(why) => f.write_str(why),
             Self::Nonsense(why) => write!(f, "the other side does not make sense: {why}"),
             Self::NoGreeting(said) if said.is_empty() => {

@@ -136,6 +136,62 @@ fn what_makes_no_sense_ends_the_link() {
     }
 }
 
+/// A far side flooded the channel of the hello, which nobody reads after it.
+#[test]
+fn only_heartbeats_come_on_the_own_channel_after_the_hello() {
+    for (bodies, is_right) in [
+        (vec![b"{}".to_vec(), Vec::new(), Vec::new()], true),
+        (vec![b"{}".to_vec(), b"{}".to_vec()], false),
+        (vec![vec![b' '; LONGEST_HELLO + 1]], false),
+    ] {
+        let (mut a, b) = sockets();
+        let link = link(&b);
+        a.write_all(PREAMBLE).unwrap();
+        for body in bodies {
+            frame::write(&mut a, OWN, &body).unwrap();
+        }
+        frame::write(&mut a, 1, b"1").unwrap();
+        match (is_right, link.channel(1).recv::<u8>(SOON)) {
+            (true, came) => assert_eq!(came, Ok(Some(1))),
+            (false, came) => assert!(matches!(came, Err(Lost::Nonsense(_))), "{came:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_nobody_takes_is_waited_for_no_longer_than_silence() {
+    let (mut a, b) = sockets();
+    let link = link(&b);
+    let (words, _untaken) = (link.channel(1), link.channel(5));
+    thread::spawn(move || {
+        let body = vec![0; 1 << 20];
+        let said = a.write_all(PREAMBLE);
+        while said.is_ok() && frame::write(&mut a, 5, &body).is_ok() {}
+    });
+    assert_eq!(words.recv::<u8>(SOON * 3), Err(Lost::Silent));
+}
+
+#[test]
+fn a_stop_ends_every_wait_for_the_other_side() {
+    // The other side shows signs of life, and reads nothing.
+    let (mut a, b) = sockets();
+    let link = link(&b);
+    let stop = Arc::new(AtomicBool::new(false));
+    link.end_after(&stop);
+    thread::spawn(move || {
+        let said = a.write_all(PREAMBLE);
+        while said.is_ok() && frame::write(&mut a, OWN, &[]).is_ok() {
+            thread::sleep(Duration::from_millis(100));
+        }
+    });
+    let (words, files) = (link.channel(1), link.channel(2));
+    assert_eq!(words.recv::<u8>(Duration::from_millis(10)), Ok(None));
+    stop.store(true, Ordering::SeqCst);
+    let sent = (0..100).find_map(|_| files.send_bytes(vec![0; 1 << 20]).err());
+    assert_eq!(sent, Some(Lost::Unstopped));
+    assert_eq!(words.recv::<u8>(SOON), Err(Lost::Unstopped));
+}
+
 #[test]
 fn who_shows_no_sign_of_life_is_lost_and_who_does_is_not() {
     let (mut silent, b) = sockets();

@@ -79,6 +79,9 @@ pub struct CheckArgs {
     /// Write the report as one HTML file, too
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Write what the report is made of, too: a near side renders its page from that
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub facts: Option<PathBuf>,
     /// Write the findings in Prometheus's text format, too, such as for node_exporter's textfile
     /// collector; a file that is there is replaced as a whole
     #[arg(long, value_name = "FILE")]

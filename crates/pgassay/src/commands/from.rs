@@ -54,7 +54,7 @@ pub fn open(
                 None => here(name)?,
             },
             Source::Far(place) => {
-                let side = far::give_load(place, global, terminal)?;
+                let side = far::give_load(place, global, terminal, stop)?;
                 Side {
                     name: name.clone(),
                     channel: side.link()?.channel(LOAD),

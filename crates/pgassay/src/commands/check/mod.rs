@@ -57,7 +57,11 @@ pub fn check(args: &CheckArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
         }
     }
     let Looked { all, made_for_it } = facts(&args.look, terminal, stop)?;
-    for (flag, file) in [("--html", &args.html), ("--prometheus", &args.prometheus)] {
+    for (flag, file) in [
+        ("--html", &args.html),
+        ("--html", &args.facts),
+        ("--prometheus", &args.prometheus),
+    ] {
         if file.is_some() && all.len() > 1 {
             bail!(
                 Failure::usage(format!("{flag} shows one host or server"))
@@ -68,13 +72,7 @@ pub fn check(args: &CheckArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
     let mut gravest: Option<Severity> = None;
     let mut unseen = false;
     for (n, facts) in all.iter().enumerate() {
-        let mut report = check::check(facts);
-        if made_for_it {
-            report = report.of_throw_away();
-        }
-        if !args.only.is_empty() {
-            report.keep(|entry| args.only.iter().any(|id| id == entry));
-        }
+        let report = report(facts, made_for_it, &args.only);
         gravest = gravest.max(report.gravest());
         if let Some(why) = incomplete(&report, args.fail_on.is_some()) {
             terminal.complain(&format!("{}: {why}", report.target));
@@ -104,6 +102,10 @@ pub fn check(args: &CheckArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
             to_file(path, "--html", &pgassay_report::html(&report))?;
             terminal.place("written:", path);
         }
+        if let Some(path) = &args.facts {
+            let seen = serde_json::to_string(&(facts, made_for_it))?;
+            to_file(path, "--facts", &seen)?;
+        }
         if let Some(path) = &args.prometheus {
             to_file(path, "--prometheus", &exposition::check(&report))?;
             terminal.place("written:", path);
@@ -114,6 +116,37 @@ pub fn check(args: &CheckArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
         _ if unseen => Exit::Partial,
         _ => Exit::Done,
     })
+}
+
+/// The report of these facts, with these entries only where some are named.
+fn report(facts: &Facts, made_for_it: bool, only: &[String]) -> CheckReport {
+    let mut report = check::check(facts);
+    if made_for_it {
+        report = report.of_throw_away();
+    }
+    if !only.is_empty() {
+        report.keep(|entry| only.iter().any(|id| id == entry));
+    }
+    report
+}
+
+/// The page of what another machine's `check --facts` wrote.
+///
+/// # Errors
+/// Where that is something else.
+pub fn page(seen: &[u8], only: &[String]) -> anyhow::Result<String> {
+    let seen = match seen.len() as u64 <= LARGEST_FILE {
+        true => serde_json::from_slice::<(Facts, bool)>(seen).ok(),
+        false => None,
+    };
+    let Some((facts, made_for_it)) = seen.filter(|(facts, _)| facts.schema == FACTS_SCHEMA) else {
+        bail!(
+            Failure::target("what came for the page is no collected facts").with_remedy(
+                "install the same version of pgassay there, or look who answers there"
+            )
+        )
+    };
+    Ok(pgassay_report::html(&report(&facts, made_for_it, only)))
 }
 
 /// Why the audit is not whole. Rules that see nothing by their nature, a guest's on another host,

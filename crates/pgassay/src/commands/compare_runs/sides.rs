@@ -13,6 +13,7 @@ use pgassay_analysis::{Analysis, analyse};
 use pgassay_engine::rundir::{self, catalogue};
 use pgassay_model::Failure;
 
+use crate::commands::lab;
 use crate::commands::lab::record::{self, Record};
 use crate::terminal::Terminal;
 
@@ -30,7 +31,7 @@ const VARIED: &str =
 /// # Errors
 /// Where it can't be read.
 pub fn lab_of(root: &Path, side: &str) -> anyhow::Result<Option<(PathBuf, Record)>> {
-    let is_lab = Path::new(side).join("lab.json").is_file();
+    let is_lab = Path::new(side).join(lab::RECORD).is_file();
     let may_be =
         !Path::new(side).exists() && side != "last" && catalogue::find(root, side).is_err();
     match (is_lab, may_be) {

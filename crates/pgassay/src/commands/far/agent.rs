@@ -17,7 +17,7 @@ use pgassay_sys::private::Directory;
 use pgassay_sys::stop::Stop;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::say::{FILES, Order, Start, VARIABLE, WORDS, Word, output};
+use super::say::{FILES, Order, SESSIONS, Start, VARIABLE, WORDS, Word, output};
 use super::tidy::{Estate, Warden};
 use super::{files, load, within};
 use crate::exit::Exit;
@@ -82,8 +82,9 @@ fn own_output() -> anyhow::Result<File> {
 
 fn carry_out(link: &Link, words: &Channel, start: &Start) -> anyhow::Result<()> {
     let mut warden = Warden::start()?;
-    let work = Directory::make(Path::new("/var/tmp"), "pgassay-far")
-        .context("cannot make a directory in /var/tmp")?;
+    let (parent, begin) = SESSIONS;
+    let work = Directory::make(Path::new(parent), begin)
+        .with_context(|| format!("cannot make a directory in {parent}"))?;
     let scratch = start.scratch.as_ref().map(PathBuf::from);
     let mut estate = Estate::of(work.path().to_owned(), scratch);
     warden.tell(&estate)?;

@@ -26,6 +26,13 @@ const ATTENTION: Duration = Duration::from_secs(1);
 /// How deep below a run its files may lie: those of a lab's stages do.
 pub const DEEPEST: usize = 6;
 
+/// Whether a file of this name is data of a run, and so is sent and kept. Pages are not: they are rendered by who
+/// shows them.
+pub fn is_data(name: &str) -> bool {
+    let end = name.rsplit_once('.').map(|(_, end)| end);
+    end.is_some_and(|end| ["json", "jsonl", "toml", "sql", "txt", "csv"].contains(&end))
+}
+
 /// A piece of a file, before its bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece {
@@ -281,7 +288,7 @@ fn walk(root: &Path, below: &Path, files: &mut Vec<PathBuf>) {
             .iter()
             .any(|n| name == *n)
             || name.as_encoded_bytes().starts_with(b".")
-            || path.extension().is_some_and(|e| e == "tmp");
+            || !name.to_str().is_some_and(is_data);
         match entry.file_type() {
             Ok(kind) if kind.is_dir() => walk(root, &path, files),
             Ok(kind) if kind.is_file() && !passing => files.push(path),

@@ -12,7 +12,8 @@ use pgassay_engine::rundir;
 use pgassay_model::Failure;
 use rustix::fs::{FlockOperation, OFlags, flock};
 
-use super::files::{DEEPEST, Piece};
+use super::files::{DEEPEST, Piece, is_data};
+use crate::commands::lab;
 
 /// Limits of what one command may record.
 const MOST_RUNS: usize = 1_000;
@@ -85,6 +86,15 @@ impl Keeper {
     /// Where they lie.
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// The directories of what was recorded: labs first, then runs, each by its name.
+    pub fn recorded(&self) -> Vec<PathBuf> {
+        let named = |name: &'static str| {
+            let files = self.files.iter().filter(move |file| file.ends_with(name));
+            files.filter_map(|file| Some(file.parent()?.to_owned()))
+        };
+        named(lab::RECORD).chain(named("run.json")).collect()
     }
 
     /// The runs that came, and how many of their trials.
@@ -237,6 +247,9 @@ fn names(path: &str) -> anyhow::Result<Vec<&str>> {
         (1..=LONGEST).contains(&name.len()) && name.bytes().all(kept) && !name.starts_with('.')
     };
     let own = |name: &&str| ["lock", "pause.json", "live.jsonl", MARK].contains(name);
+    if !names.last().is_some_and(|name| is_data(name)) {
+        bail!(refused("it sends a file that is no data of a run"));
+    }
     if !(2..=DEEPEST).contains(&names.len()) || !names.iter().all(sound) || names.iter().any(own) {
         bail!(refused("it sends a file of a name that no run has"));
     }

@@ -31,11 +31,12 @@ pub fn give_load(
     place: &Place,
     global: &GlobalArgs,
     terminal: &mut Terminal,
+    stop: &Stop,
 ) -> anyhow::Result<Side> {
     let options = Options {
         program: global.far_program.clone(),
     };
-    let side = reach(place, &options, terminal)?;
+    let side = reach(place, &options, terminal, stop)?;
     side.link()?.channel(WORDS).send(&Order::Load)?;
     Ok(side)
 }

@@ -12,6 +12,7 @@ mod keep;
 mod load;
 mod near;
 mod pace;
+mod page;
 mod reach;
 mod rules;
 mod say;

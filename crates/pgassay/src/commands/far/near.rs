@@ -1,10 +1,12 @@
 //! The near side: what a command elsewhere says and records, shown and kept here.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use pgassay_engine::rundir;
+use pgassay_far::frame::MAX_BODY;
 use pgassay_far::{Link, Lost};
 use pgassay_model::{Failure, FailureKind};
 use pgassay_sys::output;
@@ -12,6 +14,7 @@ use pgassay_sys::stop::Stop;
 
 use super::files::{self, Receipt, received};
 use super::keep::Keeper;
+use super::page;
 use super::reach::{Options, Side, reach};
 use super::rules::{self, Guarded};
 use super::say::{self, FILES, Order, Session, Start, WORDS, Word};
@@ -47,7 +50,7 @@ pub fn there(
         Some(typed) => Some(Guarded::of(typed, &there.place, &rules::ssh()?)?),
         None => None,
     };
-    let mut side = reach(&there.place, &options, terminal)?;
+    let mut side = reach(&there.place, &options, terminal, stop)?;
     // From here on Ctrl-C is pressed there.
     let _kept = stop.defer();
     let mut words = there.words.clone();
@@ -79,40 +82,46 @@ pub fn there(
         outputs: there.outputs.len(),
         scratch: there.scratch.clone(),
     }));
-    if let Err(lost) = started {
-        return Err(Failure::target(lost_words(&side, there, &lost)).into());
-    }
-    if let Err(error) = give(link, there) {
-        return Err(match error.downcast::<Lost>() {
-            Ok(lost) => Failure::target(lost_words(&side, there, &lost)).into(),
-            Err(error) => error,
-        });
-    }
-    if let Some(rules) = rules {
-        within::give(link, rules)?;
-    }
     let mut keeper = Keeper::new(
         rundir::root(global.runs.as_deref())?,
         &there.place.to_string(),
     );
     let mut outputs = BTreeMap::new();
-    let heard = hear(&mut side, &mut keeper, &mut outputs, there, terminal, stop);
+    let heard = started
+        .map_err(anyhow::Error::from)
+        .and_then(|()| give(link, there))
+        .and_then(|()| match rules {
+            Some(rules) => within::give(link, rules),
+            None => Ok(()),
+        })
+        .and_then(|()| hear(&mut side, &mut keeper, &mut outputs, there, terminal, stop));
     match heard {
         Ok(Some(code)) => {
+            page::of_runs(&keeper, terminal, stop);
+            let facts = match &there.page {
+                Some(page) => there.outputs.iter().position(|path| *path == page.to),
+                None => None,
+            };
             for (number, path) in there.outputs.iter().enumerate() {
-                if let Some(content) = outputs.get(&number) {
+                if let Some(content) = outputs.get(&number).filter(|_| facts != Some(number)) {
                     output::write(path, content)
                         .map_err(|e| Failure::usage(e.to_string()).with_remedy(e.remedy()))?;
                 }
             }
-            Ok(Exit::from_code(code))
+            let facts = facts.and_then(|number| outputs.get(&number));
+            let written = page::write(there, &keeper, facts.map(Vec::as_slice), terminal);
+            match Exit::from_code(code) {
+                // It was shown already why there is less.
+                exit @ (Exit::Usage | Exit::Target | Exit::Interrupted | Exit::Fault) => Ok(exit),
+                exit => written.map(|()| exit),
+            }
         }
         Ok(None) => {
             let why = format!("the command on {} was killed", there.place);
-            Err(broken_off(&keeper, why).into())
+            Err(broken_off(&keeper, why, stop).into())
         }
         Err(error) => Err(match error.downcast::<Lost>() {
-            Ok(lost) => broken_off(&keeper, lost_words(&side, there, &lost)).into(),
+            Ok(lost) => broken_off(&keeper, lost_words(&side, there, &lost), stop).into(),
             Err(error) => error,
         }),
     }
@@ -128,7 +137,7 @@ fn lost_words(side: &Side, there: &There, lost: &Lost) -> String {
 }
 
 /// What is said of a command that did not come to its end.
-fn broken_off(keeper: &Keeper, why: String) -> Failure {
+fn broken_off(keeper: &Keeper, why: String, stop: &Stop) -> Failure {
     let runs = keeper.runs();
     let measured = runs.iter().rev().find(|(_, trials)| *trials > 0);
     match measured {
@@ -139,6 +148,10 @@ fn broken_off(keeper: &Keeper, why: String) -> Failure {
                 Some(lab) => format!("pgassay lab --report {lab}"),
                 None => format!("pgassay report {run}"),
             }),
+        },
+        None if stop.asked() => Failure {
+            message: why,
+            ..Failure::interrupted()
         },
         None => Failure::target(why),
     }
@@ -168,12 +181,7 @@ fn hear(
     let mut ended = None;
     let mut runs_there = String::new();
     let mut asked = false;
-    // A path there, as it is here.
     let here = keeper.root().display().to_string();
-    let translated = |text: &str, there: &str| match there.len() > 1 {
-        true => text.replace(there, &here),
-        false => text.to_owned(),
-    };
     loop {
         if stop.asked() && !asked {
             asked = true;
@@ -181,7 +189,10 @@ fn hear(
         }
         let word = words.recv(LOOKS);
         let before = receipt;
-        while let Some(body) = files.recv_bytes(Duration::ZERO).unwrap_or_default() {
+        let until = Instant::now() + LOOKS;
+        while Instant::now() < until
+            && let Some(body) = files.recv_bytes(Duration::ZERO).unwrap_or_default()
+        {
             take(&body, keeper, outputs, there)?;
             receipt.0 += body.len() as u64;
         }
@@ -197,11 +208,14 @@ fn hear(
                 return Err(Lost::Ended.into());
             }
             None => {}
-            Some(Word::Started { runs }) => runs_there = runs,
-            Some(Word::Out(text)) => terminal.show(&translated(&text, &runs_there))?,
+            Some(Word::Started { runs }) if say::is_of_session(&runs) => runs_there = runs,
+            Some(Word::Started { .. }) => {
+                return Err(Lost::Nonsense("no directory of runs".to_owned()).into());
+            }
+            Some(Word::Out(text)) => terminal.show(&translated(&text, &runs_there, &here))?,
             Some(Word::Said(text)) => {
-                for line in text.lines() {
-                    terminal.relay(&translated(line, &runs_there));
+                for line in translated(&text, &runs_there, &here).lines() {
+                    terminal.relay(line);
                 }
             }
             Some(Word::Refused(why)) => {
@@ -212,12 +226,28 @@ fn hear(
                 // All files came before it, but for those that came since we looked.
                 while let Some(body) = files.recv_bytes(Duration::ZERO).unwrap_or_default() {
                     take(&body, keeper, outputs, there)?;
+                    if stop.asked() {
+                        side.link()?.check()?;
+                    }
                 }
                 // It does not wait for ever, and all that it had is here.
                 let _ = words.send(&Order::Received);
                 return Ok(code);
             }
         }
+    }
+}
+
+/// A text of the far side with its directory of runs as it is called here; as it came where that would make it
+/// longer than a message may be.
+fn translated<'a>(text: &'a str, there: &str, here: &str) -> Cow<'a, str> {
+    let named = match there.is_empty() {
+        true => 0,
+        false => text.matches(there).count(),
+    };
+    match text.len() + named * here.len() {
+        length if named > 0 && length <= MAX_BODY => text.replace(there, here).into(),
+        _ => text.into(),
     }
 }
 
@@ -241,4 +271,35 @@ fn take(
     }
     content.extend_from_slice(bytes);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two characters were replaced by the whole path: 15 MB became 3.2 GB.
+    #[test]
+    fn a_text_is_not_made_longer_than_a_message_may_be() {
+        let there = "/var/tmp/pgassay-far-1-aaaa/runs";
+        assert!(say::is_of_session(there));
+        for never in [
+            "aa",
+            "",
+            "/var/tmp",
+            "/tmp/pgassay-far-1/runs",
+            "/var/tmp/pgassay-far-\u{1b}/runs",
+            &format!("{there}{}", "x".repeat(256)),
+        ] {
+            assert!(!say::is_of_session(never), "{never}");
+        }
+        let here = format!("/{}", "h".repeat(200));
+        let text = format!("report: {there}/r-1\n");
+        assert_eq!(
+            translated(&text, there, &here),
+            format!("report: {here}/r-1\n")
+        );
+        assert_eq!(translated(&text, "", &here), text);
+        let long = there.repeat(MAX_BODY / there.len());
+        assert!(translated(&long, there, &here) == long);
+    }
 }

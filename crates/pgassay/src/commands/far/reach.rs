@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -10,6 +12,7 @@ use pgassay_far::carrier::Running;
 use pgassay_far::hello::{self, Refused};
 use pgassay_far::{Carrier, Hello, Link, Lost, Place};
 use pgassay_model::Failure;
+use pgassay_sys::stop::Stop;
 
 use super::rules;
 use crate::terminal::Terminal;
@@ -75,7 +78,12 @@ impl Drop for Side {
 ///
 /// # Errors
 /// Where the place can't be reached, or the program there does not fit this one.
-pub fn reach(place: &Place, options: &Options, terminal: &mut Terminal) -> anyhow::Result<Side> {
+pub fn reach(
+    place: &Place,
+    options: &Options,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<Side> {
     let carrier = Carrier::to(place, &rules::ssh()?);
     let program = match &options.program {
         Some(program) => program.clone(),
@@ -86,7 +94,7 @@ pub fn reach(place: &Place, options: &Options, terminal: &mut Terminal) -> anyho
             .with_remedy("--far-program names a pgassay for the other machine")
     })?;
     let script = starting(&hash);
-    let said = match greet(place, &carrier, &script)? {
+    let said = match greet(place, &carrier, &script, stop)? {
         Met::Side(side) => return Ok(*side),
         Met::Absent(said) => said,
     };
@@ -96,7 +104,7 @@ pub fn reach(place: &Place, options: &Options, terminal: &mut Terminal) -> anyho
     let script = match (fits, at_hand) {
         (true, _) => {
             terminal.progress(&format!("copying pgassay to {place}"));
-            copy(place, &carrier, &program, &hash)?;
+            copy(place, &carrier, &program, &hash, stop)?;
             script
         }
         (false, "-") => bail!(
@@ -110,7 +118,7 @@ pub fn reach(place: &Place, options: &Options, terminal: &mut Terminal) -> anyho
         ),
         (false, _) => "exec pgassay far".to_owned(),
     };
-    match greet(place, &carrier, &script)? {
+    match greet(place, &carrier, &script, stop)? {
         Met::Side(side) => Ok(*side),
         Met::Absent(_) => bail!(
             Failure::target(format!("pgassay was copied to {place}, and is not there"))
@@ -127,12 +135,13 @@ enum Met {
     Absent(String),
 }
 
-fn greet(place: &Place, carrier: &Carrier, script: &str) -> anyhow::Result<Met> {
+fn greet(place: &Place, carrier: &Carrier, script: &str, stop: &Stop) -> anyhow::Result<Met> {
     let (mut running, input, output) = carrier.start(script).map_err(|error| {
         Failure::usage(format!("{place}: the command can't be started: {error}"))
             .with_remedy("install it, or name another carrier; see docs/far.md")
     })?;
     let link = Link::new(output, input)?;
+    link.end_after(stop.flag());
     let ours = Hello::of_this(env!("CARGO_PKG_VERSION"), &own_hash());
     match hello::exchange(&link, &ours, PATIENCE) {
         Ok(hello) => Ok(Met::Side(Box::new(Side {
@@ -144,6 +153,7 @@ fn greet(place: &Place, carrier: &Carrier, script: &str) -> anyhow::Result<Met> 
             let after = said.split(ABSENT).nth(1).unwrap_or_default();
             Ok(Met::Absent(after.trim().to_owned()))
         }
+        Err(_) if stop.asked() => bail!(Failure::interrupted()),
         Err(refused) => {
             // What it says last may come after its end.
             let _ = running.wait(Duration::from_millis(500));
@@ -216,13 +226,32 @@ fn copying(hash: &str) -> String {
 }
 
 /// Copies a program to where the starting script looks for it.
-fn copy(place: &Place, carrier: &Carrier, program: &Path, hash: &str) -> anyhow::Result<()> {
+fn copy(
+    place: &Place,
+    carrier: &Carrier,
+    program: &Path,
+    hash: &str,
+    stop: &Stop,
+) -> anyhow::Result<()> {
     let (mut running, mut input, mut output) = carrier.start(&copying(hash))?;
-    let sent = File::open(program).and_then(|mut file| io::copy(&mut file, &mut input));
-    let flushed = sent.and_then(|_| input.flush());
-    drop(input);
-    let mut said = String::new();
-    let _ = output.by_ref().take(64 << 10).read_to_string(&mut said);
+    let mut file = File::open(program)?;
+    let (done, copied) = mpsc::channel();
+    // It may wait for the other side for ever; a stop is heard meanwhile.
+    thread::spawn(move || {
+        let sent = io::copy(&mut file, &mut input);
+        let flushed = sent.and_then(|_| input.flush());
+        drop(input);
+        let mut said = String::new();
+        let _ = output.by_ref().take(64 << 10).read_to_string(&mut said);
+        let _ = done.send((said, flushed));
+    });
+    let (said, flushed) = loop {
+        match copied.recv_timeout(Duration::from_millis(100)) {
+            Err(RecvTimeoutError::Timeout) if stop.asked() => bail!(Failure::interrupted()),
+            Err(RecvTimeoutError::Timeout) => {}
+            copied => break copied?,
+        }
+    };
     let _ = running.wait(Duration::from_secs(10));
     if said.contains(COPIED) {
         return Ok(());

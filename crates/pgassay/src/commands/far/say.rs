@@ -88,6 +88,20 @@ pub enum Word {
     Refused(String),
 }
 
+/// Where the session's directory is made, and how its name begins.
+pub const SESSIONS: (&str, &str) = ("/var/tmp", "pgassay-far");
+
+/// The longest path of a directory of runs that is taken from the far side.
+const LONGEST: usize = 256;
+
+/// Whether a far side may call its directory of runs so: what it says is searched for that.
+pub fn is_of_session(runs: &str) -> bool {
+    let (parent, begin) = SESSIONS;
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-/".contains(&b);
+    let begin = format!("{parent}/{begin}-");
+    runs.starts_with(&begin) && runs.len() <= LONGEST && runs.bytes().all(plain)
+}
+
 /// The file, in the command's directory there, for the near side's output of that number.
 pub fn output(number: usize) -> String {
     format!("out-{number}")

@@ -7,11 +7,13 @@ use anyhow::bail;
 use pgassay_far::Place;
 use pgassay_model::Failure;
 
+use super::page::{self, Page};
 use super::rules::Typed;
 use super::say;
 use crate::cli::Args;
 use crate::cli::args::Command;
 use crate::cli::from::{FromList, Source};
+use crate::cli::show::ShowArgs;
 use crate::secrets;
 
 /// A command for another machine.
@@ -25,6 +27,8 @@ pub struct There {
     pub given: Vec<Given>,
     /// Files that it is to write on this machine, by number.
     pub outputs: Vec<PathBuf>,
+    /// The page that is to be written on this machine.
+    pub page: Option<Page>,
     /// Its `--scratch`.
     pub scratch: Option<String>,
     /// What was typed of a load that comes from here.
@@ -124,12 +128,21 @@ pub fn sought(args: &Args, typed: &[OsString]) -> anyhow::Result<Option<There>> 
         }
         given.push(Given { from: path, name });
     }
+    let page = Page::of(&args.command, name)?;
+    if page.is_some() {
+        strip(&mut words, "--html");
+    }
     let mut outputs: Vec<PathBuf> = Vec::new();
     for path in written(&args.command) {
+        page::refuse_name(&path)?;
         if let Some(from) = path.to_str() {
             substitute(&mut words, from, &say::output(outputs.len()));
         }
-        outputs.push(path.clone());
+        outputs.push(path);
+    }
+    if let (Some(page), Command::Check(_)) = (&page, &args.command) {
+        words.push(format!("--facts={}", say::output(outputs.len())));
+        outputs.push(page.to.clone());
     }
     for word in &words {
         if secrets::shown(word) != *word {
@@ -148,6 +161,7 @@ pub fn sought(args: &Args, typed: &[OsString]) -> anyhow::Result<Option<There>> 
         words,
         given,
         outputs,
+        page,
         scratch,
         load,
     }))
@@ -304,26 +318,27 @@ fn files(command: &Command) -> Vec<PathBuf> {
     files
 }
 
-/// The files that a command writes for the user.
-fn written(command: &Command) -> Vec<PathBuf> {
-    let show = match command {
+/// Where the result of a command goes, if that can be said of it.
+pub fn show(command: &Command) -> Option<&ShowArgs> {
+    match command {
         Command::Compare(args) => Some(&args.show),
         Command::Diagnose(args) => Some(&args.show),
         Command::Inspect(args) => Some(&args.show),
         Command::Lab(args) => Some(&args.output),
         Command::Watch(args) => Some(&args.show),
         _ => None,
-    };
-    let shown = show
-        .into_iter()
-        .flat_map(|show| show.output.iter().chain(&show.html));
+    }
+}
+
+/// The files that a command writes for the user, but for a page.
+fn written(command: &Command) -> Vec<PathBuf> {
+    let shown = show(command).and_then(|show| show.output.as_ref());
     let own = match command {
-        Command::Check(args) => args.html.as_ref(),
         Command::Collect(args) => args.output.as_ref(),
         Command::Patch(args) => args.save_plan.as_ref(),
         _ => None,
     };
-    shown.chain(own).cloned().collect()
+    shown.into_iter().chain(own).cloned().collect()
 }
 
 /// The name of a file there: its own where that stays below the directory.
@@ -511,9 +526,72 @@ mod tests {
             "run given-0/mine.sql temp --file given-0/mine.sql@3"
         );
         assert_eq!(there.given.len(), 1);
-        let html = format!("--html={}", out.display());
-        let there = sought_in(&["check", "ssh://db1/", &html]).unwrap().unwrap();
-        assert_eq!(there.words.join(" "), "check temp --html=out-0");
+        let output = format!("--output={}", out.display());
+        let there = sought_in(&["collect", "ssh://db1/", &output])
+            .unwrap()
+            .unwrap();
+        assert_eq!(there.words.join(" "), "collect temp --output=out-0");
         assert_eq!(there.outputs, [out]);
+    }
+
+    #[test]
+    fn a_page_is_asked_for_as_data_or_refused() {
+        let cases: &[(&[&str], &str)] = &[
+            (
+                &["check", "ssh://db1/", "--html=a.html"],
+                "check temp --facts=out-0",
+            ),
+            (
+                &[
+                    "compare",
+                    "ssh://db1/temp",
+                    "ssh://db1/temp",
+                    "--html",
+                    "a.html",
+                    "--json",
+                ],
+                "compare temp temp --json",
+            ),
+            (&["lab", "--html=a.html", "--on", "ssh://db1"], "lab"),
+        ];
+        for (typed, words) in cases {
+            let there = sought_in(typed).unwrap().unwrap();
+            assert_eq!(there.words.join(" "), *words);
+            assert_eq!(there.page.map(|page| page.to), Some("a.html".into()));
+        }
+        let refused: &[&[&str]] = &[
+            &["watch", "ssh://db1/?dbname=app", "--html", "a.html"],
+            &["inspect", "ssh://db1/temp", "--html=a.html"],
+            &[
+                "diagnose",
+                "--perf",
+                "x",
+                "--on",
+                "ssh://db1",
+                "--html=a.html",
+            ],
+            &[
+                "compare",
+                "ssh://db1/temp",
+                "ssh://db1/temp",
+                "--by",
+                "instructions",
+                "--html=a.html",
+            ],
+            &[
+                "inspect",
+                "ssh://db1/temp",
+                "--format",
+                "html",
+                "--output",
+                "a",
+            ],
+            &["inspect", "ssh://db1/temp", "--json", "--output", "a.html"],
+            &["collect", "ssh://db1/temp", "--output=a.SVG"],
+        ];
+        for typed in refused {
+            let error = format!("{:#}", sought_in(typed).unwrap_err());
+            assert!(error.contains("page"), "{typed:?}: {error}");
+        }
     }
 }

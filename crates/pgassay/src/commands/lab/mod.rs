@@ -30,6 +30,7 @@ use pgassay_sys::stop::Stop;
 use self::arms::Arms;
 use self::lower::{Lowered, machines};
 use self::outline::{Labs, Outline};
+pub use self::record::RECORD;
 use self::record::{PartRecord, Record, State};
 use super::far;
 use super::files::page_of_run;
@@ -371,6 +372,14 @@ fn measure(
         true => Exit::Done,
         false => Exit::Partial,
     })
+}
+
+/// The page of the lab that was recorded in this directory.
+///
+/// # Errors
+/// Where what was recorded can't be read.
+pub fn page(dir: &Path) -> anyhow::Result<String> {
+    Ok(pgassay_report::html(&record::read(dir)?.conclude(dir)?))
 }
 
 /// What is missing is measured; else the whole is shown again, as a page to pass on.

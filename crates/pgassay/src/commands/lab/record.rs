@@ -1,7 +1,7 @@
 //! A lab's directory: what it was to measure, and each stage's recorded run below it.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, bail};
 use pgassay_analysis::compare;
@@ -15,12 +15,17 @@ use pgassay_analysis::lab::{Evidence, Lab, LabPlan, Shown};
 use pgassay_analysis::{analyse, host};
 use pgassay_engine::rundir::{self, catalogue};
 use pgassay_model::Failure;
+use pgassay_sys::input;
 use serde::{Deserialize, Serialize};
 
 use super::plans::BUILT_IN_WORDS;
 
 /// Where labs are, below the recorded runs.
 const LABS: &str = "labs";
+/// What a lab is and how far, in its directory.
+pub const RECORD: &str = "lab.json";
+/// Larger files are none that a lab writes.
+const LARGEST: u64 = 64 << 20;
 /// What counting found, in a stage's directory.
 pub const COUNTS: &str = "counts.json";
 /// What inspecting found, likewise.
@@ -106,7 +111,7 @@ impl Record {
     /// Where it can't be written.
     pub fn write(&self, dir: &Path) -> anyhow::Result<()> {
         let text = pgassay_report::json(self);
-        rundir::replace_file(&dir.join("lab.json"), text.as_bytes())
+        rundir::replace_file(&dir.join(RECORD), text.as_bytes())
     }
 
     /// What each part showed so far, and the directory of its recorded run.
@@ -211,7 +216,7 @@ pub fn run_in(place: &Path) -> anyhow::Result<Option<PathBuf>> {
 }
 
 fn document<T: for<'de> Deserialize<'de>>(path: &Path) -> anyhow::Result<Option<T>> {
-    let text = match fs::read(path) {
+    let text = match input::read(path, LARGEST) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         read => read.with_context(|| path.display().to_string())?,
     };
@@ -259,14 +264,14 @@ pub fn create(root: &Path, name: &str) -> anyhow::Result<(String, PathBuf)> {
 pub fn find(root: &Path, name: &str) -> anyhow::Result<(PathBuf, Record)> {
     let labs = root.join(LABS);
     let given = Path::new(name);
-    let dir = if given.join("lab.json").is_file() {
+    let dir = if given.join(RECORD).is_file() {
         given.to_owned()
     } else {
         let mut ids: Vec<String> = fs::read_dir(&labs)
             .into_iter()
             .flatten()
             .flatten()
-            .filter(|entry| entry.path().join("lab.json").is_file())
+            .filter(|entry| entry.path().join(RECORD).is_file())
             .filter_map(|entry| entry.file_name().into_string().ok())
             .collect();
         ids.sort();
@@ -288,12 +293,27 @@ pub fn find(root: &Path, name: &str) -> anyhow::Result<(PathBuf, Record)> {
             }
         }
     };
-    let path = dir.join("lab.json");
-    let text = fs::read(&path).with_context(|| path.display().to_string())?;
-    let record = serde_json::from_slice(&text).map_err(|error| {
-        Failure::usage(format!("{} is no recorded lab: {error}", path.display()))
-    })?;
+    let record = read(&dir)?;
     Ok((dir, record))
+}
+
+/// The lab in a directory.
+///
+/// # Errors
+/// Where it can't be read, or says that its parts are elsewhere.
+pub fn read(dir: &Path) -> anyhow::Result<Record> {
+    let path = dir.join(RECORD);
+    let none = |why: &str| Failure::usage(format!("{} is no recorded lab: {why}", path.display()));
+    let text = input::read(&path, LARGEST).with_context(|| path.display().to_string())?;
+    let record: Record = serde_json::from_slice(&text).map_err(|e| none(&e.to_string()))?;
+    let is_below = |part: &PartRecord| {
+        let names = Path::new(&part.place).components();
+        names.into_iter().all(|c| matches!(c, Component::Normal(_)))
+    };
+    match record.parts.iter().all(is_below) {
+        true => Ok(record),
+        false => bail!(none("a part lies outside of it")),
+    }
 }
 
 /// The machine that this is.

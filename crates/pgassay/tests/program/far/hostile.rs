@@ -1,14 +1,17 @@
 //! A far side that means harm, is too old, or makes no sense.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use pgassay_far::frame;
 use pgassay_far::hello::{OLDEST, PROTOCOL};
 use serde_json::{Value, json};
 
 use super::refused;
-use crate::runs::{Runs, text};
+use crate::runs::{Runs, Signal, signal, text};
 
 /// A far side that says these frames, after a proper beginning, and then waits.
 struct Hostile {
@@ -32,6 +35,17 @@ impl Hostile {
             "exec:sh -c 'cat {}; cat >/dev/null' // temp",
             file.display()
         )
+    }
+}
+
+impl Hostile {
+    /// The place at which it answers with this, and then shows signs of life and nothing else.
+    fn beating(&self, bytes: &[u8]) -> String {
+        let beat = self.dir.join("beat");
+        fs::write(&beat, [0; 6]).unwrap();
+        let says = self.place(bytes);
+        let on = format!("while cat {}; do sleep 0.3; done", beat.display());
+        says.replace("cat >/dev/null", &on)
     }
 }
 
@@ -107,6 +121,10 @@ fn a_hostile_far_side_steers_no_terminal_and_writes_nothing_outside_of_its_run()
         "mine/run.json".into(),
         "r/elsewhere.json".into(),
         "r/a\u{1b}[2J".into(),
+        "r/report.html".into(),
+        "r/below/report.HTML".into(),
+        "r/a.svg".into(),
+        "r/page".into(),
     ] {
         let mut bytes = hello(PROTOCOL, OLDEST);
         file(&mut bytes, &path, b"{}");
@@ -124,4 +142,76 @@ fn a_hostile_far_side_steers_no_terminal_and_writes_nothing_outside_of_its_run()
     cut.extend([0, 0, 1, 0, 0, 1, b'{']);
     let place = hostile.place(&cut).replace("; cat >/dev/null", "");
     refused(&runs.run(&["check", &place]), 3, "the other side ended");
+}
+
+#[test]
+fn no_page_of_a_far_side_is_written() {
+    let runs = Runs::new("far-pages");
+    let hostile = Hostile::new("pages");
+    let page = hostile.dir.join("page.html");
+    let check = |content: &[u8]| {
+        let mut bytes = hello(PROTOCOL, OLDEST);
+        file(&mut bytes, "out-0", content);
+        says(&mut bytes, &json!({"Ended": {"code": 0}}));
+        let place = hostile.place(&bytes);
+        runs.run(&["check", &place, "--html", page.to_str().unwrap()])
+    };
+    let script = "<script>alert(1)</script>";
+    refused(&check(script.as_bytes()), 3, "is no collected facts");
+    assert!(!page.exists());
+    // What it says is data: the page is ours.
+    let facts = text(&runs.run(&["collect", "--host"]).stdout);
+    let mut facts: Value = serde_json::from_str(&facts).unwrap();
+    facts["target"] = script.into();
+    facts["unknown"] = script.into();
+    let output = check(json!([facts, false]).to_string().as_bytes());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let written = fs::read_to_string(&page).unwrap();
+    assert!(!written.contains("alert(1)"), "{written}");
+    assert!(written.contains("Content-Security-Policy") && written.contains("Check of this host"));
+}
+
+#[test]
+fn a_far_side_names_no_other_directory_than_its_own() {
+    let runs = Runs::new("far-replaced");
+    let hostile = Hostile::new("replaced");
+    let mut bytes = hello(PROTOCOL, OLDEST);
+    says(&mut bytes, &json!({"Started": {"runs": "aa"}}));
+    says(&mut bytes, &json!({"Out": "a".repeat(15 << 20)}));
+    says(&mut bytes, &json!({"Ended": {"code": 0}}));
+    let output = runs.run(&["check", &hostile.place(&bytes)]);
+    refused(&output, 3, "no directory of runs");
+    assert!(output.stdout.is_empty());
+}
+
+/// It held the near side for ever, and the first Ctrl-C did nothing.
+#[test]
+fn a_flood_ends_the_link_and_a_far_side_that_goes_on_is_left() {
+    let runs = Runs::new("far-flood");
+    let hostile = Hostile::new("flood");
+    let mut flood = hello(PROTOCOL, OLDEST);
+    for _ in 0..70 {
+        frame::write(&mut flood, 0, &vec![b' '; 1 << 20]).unwrap();
+    }
+    let place = hostile.beating(&flood);
+    refused(&runs.run(&["check", &place]), 3, "does not make sense");
+
+    let place = hostile.beating(&hello(PROTOCOL, OLDEST));
+    let mut near = runs.start(&["check", &place]);
+    let mut said = BufReader::new(near.stderr.take().unwrap()).lines();
+    while !said.next().unwrap().unwrap().starts_with("on exec:") {}
+    signal(near.id(), Signal::INT);
+    let until = Instant::now() + Duration::from_secs(120);
+    let ended = loop {
+        match near.try_wait().unwrap() {
+            None if Instant::now() > until => {
+                near.kill().unwrap();
+                panic!("it waits for ever");
+            }
+            None => sleep(Duration::from_millis(50)),
+            Some(ended) => break ended,
+        }
+    };
+    let said: Vec<String> = said.map_while(Result::ok).collect();
+    assert_eq!(ended.code(), Some(130), "{said:?}");
 }

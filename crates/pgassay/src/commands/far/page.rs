@@ -1,0 +1,146 @@
+//! Pages of what another machine measured. No HTML comes from there: a page is rendered here, from the data that
+//! came.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+use pgassay_model::Failure;
+use pgassay_sys::stop::Stop;
+
+use super::keep::Keeper;
+use super::words::{There, show};
+use crate::cli::args::Command;
+use crate::cli::compare::By;
+use crate::cli::show::Format;
+use crate::commands::check;
+use crate::commands::files::{page_of_run, to_file};
+use crate::commands::lab;
+use crate::commands::serve::look::Look;
+use crate::terminal::Terminal;
+
+/// A page that was asked for with `--html`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// The file.
+    pub to: PathBuf,
+    /// The entries of the catalogue that `check` is to show; all where it names none.
+    only: Vec<String>,
+    source: Source,
+}
+
+/// The data that a page is rendered from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// The facts that `check` audits.
+    Facts,
+    /// The run, or the lab, that the command records.
+    Run,
+}
+
+/// What a browser takes for a page, by the end of its name.
+const PAGES: [&str; 9] = [
+    "html", "htm", "xhtml", "xht", "shtml", "mhtml", "mht", "svg", "xml",
+];
+
+/// Refuses to write what another machine sends into a file that a browser would take for a page.
+///
+/// # Errors
+/// Where the file is called like one.
+pub fn refuse_name(path: &Path) -> Result<(), Failure> {
+    let end = path.extension().unwrap_or_default().to_string_lossy();
+    match PAGES.iter().any(|page| end.eq_ignore_ascii_case(page)) {
+        true => Err(Failure::usage(format!(
+            "{} is the name of a page, and what another machine sends is not written as one",
+            path.display()
+        ))
+        .with_remedy("choose another name, such as one that ends in .json or .txt")),
+        false => Ok(()),
+    }
+}
+
+impl Page {
+    /// The page that a command writes, if any.
+    ///
+    /// # Errors
+    /// Where no data come from which it could be rendered.
+    pub fn of(command: &Command, name: &str) -> Result<Option<Self>, Failure> {
+        let shown = show(command);
+        if shown.is_some_and(|show| show.format() == Format::Html) {
+            return Err(Failure::usage(
+                "--format html: pages of what another machine measured are rendered here",
+            )
+            .with_remedy("name the file with --html FILE, or choose --format markdown"));
+        }
+        let (to, only) = match command {
+            Command::Check(args) => (&args.html, args.only.clone()),
+            _ => match shown {
+                Some(show) => (&show.html, Vec::new()),
+                None => return Ok(None),
+            },
+        };
+        let Some(to) = to.clone() else {
+            return Ok(None);
+        };
+        let source = match command {
+            Command::Check(_) => Source::Facts,
+            Command::Compare(args) if args.by == By::Time => Source::Run,
+            Command::Lab(args) if !args.list && !args.check && !args.show && !args.dry_run => {
+                Source::Run
+            }
+            _ => {
+                return Err(Failure::usage(format!(
+                    "--html: no data come from which the page of this {name} could be rendered here"
+                ))
+                .with_remedy("use --format markdown, or type the command on the other machine"));
+            }
+        };
+        Ok(Some(Self { to, only, source }))
+    }
+}
+
+/// Renders the report of each run that came.
+pub fn of_runs(keeper: &Keeper, terminal: &mut Terminal, stop: &Stop) {
+    for dir in keeper.recorded() {
+        if stop.asked() {
+            break;
+        }
+        let rendered = rendered(&dir).and_then(|page| page_of_run(&dir, &page));
+        if let Err(error) = rendered {
+            terminal.warn(&format!("no report of {}: {error:#}", dir.display()));
+        }
+    }
+}
+
+/// Renders the page that was asked for.
+///
+/// # Errors
+/// Where what came is no such data, or the file can't be written.
+pub fn write(
+    there: &There,
+    keeper: &Keeper,
+    facts: Option<&[u8]>,
+    terminal: &mut Terminal,
+) -> anyhow::Result<()> {
+    let Some(page) = &there.page else {
+        return Ok(());
+    };
+    let text = match (page.source, facts, keeper.recorded().first()) {
+        (Source::Facts, Some(facts), _) => check::page(facts, &page.only)?,
+        (Source::Run, _, Some(dir)) => rendered(dir)?,
+        _ => bail!(
+            Failure::partial(format!("nothing came to render {} from", page.to.display()))
+                .with_remedy("read what the other machine said above")
+        ),
+    };
+    to_file(&page.to, "--html", &text)?;
+    terminal.place("written:", &page.to);
+    Ok(())
+}
+
+/// The page of the run or lab in this directory.
+fn rendered(dir: &Path) -> anyhow::Result<String> {
+    match dir.join(lab::RECORD).exists() {
+        true => lab::page(dir),
+        false => Ok(pgassay_report::html(&Look::at(dir)?.document())),
+    }
+}
