@@ -65,7 +65,7 @@ def live(program, place):
     words = [program, "run", "select-only", "temp", "--clients", "1,2", "--trials", "500", "--time", "0.2",
              "--warmup", "0", "--scale", "1", "--observe", "waits,sched", "--runs", runs]
     try:
-        address, key = re.fullmatch(r"(http://\S+?/)\?k=(\w+)\n", served.stdout.readline()).groups()
+        address, key = re.fullmatch(r"(http://[^/]+/)(\w+)/\n", served.stdout.readline()).groups()
 
         def scrape(key):
             request = urllib.request.Request(address + "metrics", headers={"Authorization": f"Bearer {key}"})

@@ -36,7 +36,7 @@ class Served:
     def __init__(self, program, runs):
         self.process = subprocess.Popen([program, "serve", runs, "--allow-run"], stdout=subprocess.PIPE, text=True)
         self.address = self.process.stdout.readline().strip()
-        self.base = self.address.partition("/?k=")[0]
+        self.base = self.address.rstrip("/")
 
     def end(self):
         self.process.send_signal(signal.SIGINT)
@@ -276,7 +276,8 @@ def main():
     driver.set_script_timeout(PATIENCE)
     try:
         driver.get(served.address)
-        wait(driver, "the list without the key in its address", lambda: driver.current_url == served.base + "/")
+        wait(driver, "the list", lambda: driver.current_url == served.address)
+        expect(not driver.get_cookies(), "a cookie goes to every port of this machine")
         wait(driver, "all runs read", lambda: not driver.find_elements(By.CSS_SELECTOR, "[data-unread]"))
         quiet(driver, served.base)
         looked_at(driver, served.base, names, pictures)

@@ -1,6 +1,6 @@
 //! Who is let in: the checks that every request passes before the site hears of it.
 
-use http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST, ORIGIN};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN};
 use http::{HeaderMap, Method, Request};
 
 use crate::key::Key;
@@ -8,25 +8,25 @@ use crate::key::Key;
 /// What other sites hear.
 const OTHERS: &str = "Other sites can't use this one.";
 
+/// What is said to who does not have the key.
+const CLOSED: &str = "Open the address that pgassay serve printed: it holds the key.";
+
 /// What a request is, by its head.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
-    /// It has the key.
-    Admitted,
-    /// It brings the key in its address: the browser is told to keep it, and sent to the address
-    /// without.
-    Keyed(String),
+    /// It has the key: path and query without it.
+    Admitted(String),
     /// It is refused, with a status and the reason.
     Refused(u16, &'static str),
 }
 
-/// Judges the head of a request. `cookie` is the name under which browsers keep the key.
+/// Judges the head of a request.
 ///
 /// The Host must be a name of the loopback, as a page of another site can make its own name lead here
 /// (DNS rebinding); its port is left open, so that a port forwarded by SSH works. An Origin must be
 /// the same host. `takes` says that forms may be sent here: only by a page that came from here, which
-/// its browser says (Origin, Fetch Metadata), and with the key that the browser keeps.
-pub(crate) fn judge<B>(request: &Request<B>, key: &Key, cookie: &str, takes: bool) -> Entry {
+/// its browser says (Origin, Fetch Metadata), and below the key.
+pub(crate) fn judge<B>(request: &Request<B>, key: &Key, takes: bool) -> Entry {
     let headers = request.headers();
     let hosts: Vec<_> = headers.get_all(HOST).iter().collect();
     let host = match hosts.as_slice() {
@@ -49,27 +49,18 @@ pub(crate) fn judge<B>(request: &Request<B>, key: &Key, cookie: &str, takes: boo
             return Entry::Refused(403, OTHERS);
         }
     }
-    if sends {
-        return match (headers.contains_key(ORIGIN), has_key(headers, key, cookie)) {
-            _ if !is_form(headers) => Entry::Refused(415, "Only a form can be sent here."),
-            _ if is_of_another_page(headers) => Entry::Refused(403, OTHERS),
-            (false, _) => Entry::Refused(403, OTHERS),
-            (true, true) => Entry::Admitted,
-            (true, false) => Entry::Refused(403, "Open the address that pgassay printed first."),
-        };
+    if sends && !is_form(headers) {
+        return Entry::Refused(415, "Only a form can be sent here.");
     }
-    if has_key(headers, key, cookie) || bears(headers, key) {
-        return match in_address(request, key) {
-            Some(without) => Entry::Keyed(without),
-            None => Entry::Admitted,
-        };
+    if sends && (is_of_another_page(headers) || !headers.contains_key(ORIGIN)) {
+        return Entry::Refused(403, OTHERS);
     }
-    match in_address(request, key) {
-        Some(without) => Entry::Keyed(without),
-        None => Entry::Refused(
-            403,
-            "This address needs its key: open the one that pgassay printed, with ?k= in it.",
-        ),
+    match below_key(request, key) {
+        Some(target) => Entry::Admitted(target),
+        None if bears(headers, key) && !sends => {
+            Entry::Admitted(target_of(request.uri().path(), request))
+        }
+        None => Entry::Refused(403, CLOSED),
     }
 }
 
@@ -97,15 +88,6 @@ fn is_of_another_page(headers: &HeaderMap) -> bool {
     sites.any(|site| site != "same-origin")
 }
 
-fn has_key(headers: &HeaderMap, key: &Key, name: &str) -> bool {
-    let texts = headers.get_all(COOKIE).iter().flat_map(|c| c.to_str());
-    let mut cookies = texts.flat_map(|text| text.split(';'));
-    cookies.any(|cookie| match cookie.trim().split_once('=') {
-        Some((n, value)) => n == name && key.is(value),
-        None => false,
-    })
-}
-
 /// Whether a program brings the key as a bearer token (RFC 6750), as Prometheus does. A page of another site can't:
 /// browsers ask first whether they may send that header, and are refused.
 fn bears(headers: &HeaderMap, key: &Key) -> bool {
@@ -119,23 +101,20 @@ fn bears(headers: &HeaderMap, key: &Key) -> bool {
     })
 }
 
-/// The address without the key, where it holds the right one.
-fn in_address<B>(request: &Request<B>, key: &Key) -> Option<String> {
-    let uri = request.uri();
-    let mut found = false;
-    let mut rest: Vec<&str> = Vec::new();
-    for pair in uri.query()?.split('&') {
-        match pair.strip_prefix("k=") {
-            Some(said) => found |= key.is(said),
-            None => rest.push(pair),
-        }
+/// What stands behind the key in the address, where that begins with the right one.
+fn below_key<B>(request: &Request<B>, key: &Key) -> Option<String> {
+    let path = request.uri().path().strip_prefix('/')?;
+    let (first, rest) = path.split_at(path.find('/').unwrap_or(path.len()));
+    key.is(first).then(|| target_of(rest, request))
+}
+
+/// A path with the query of a request.
+fn target_of<B>(path: &str, request: &Request<B>) -> String {
+    let path = if path.is_empty() { "/" } else { path };
+    match request.uri().query() {
+        Some(query) => format!("{path}?{query}"),
+        None => path.to_owned(),
     }
-    // A second slash would make it the name of another host.
-    let path = format!("/{}", uri.path().trim_start_matches('/'));
-    found.then(|| match rest.is_empty() {
-        true => path,
-        false => format!("{path}?{}", rest.join("&")),
-    })
 }
 
 #[cfg(test)]
@@ -147,7 +126,7 @@ mod tests {
         for (name, value) in headers {
             request = request.header(*name, value);
         }
-        judge(&request.body(()).unwrap(), key, "pgassay-1", false)
+        judge(&request.body(()).unwrap(), key, false)
     }
 
     #[test]
@@ -181,22 +160,27 @@ mod tests {
     fn every_request_is_judged_by_host_method_origin_and_key() {
         let key = Key::random().unwrap();
         let k = key.digits();
+        let own = format!("/{k}/run/a?x=1");
         let host = || ("host", "127.0.0.1:1".to_owned());
-        let cookie = || ("cookie", format!("a=b; pgassay-1={k}"));
+        let admitted = |target: &str| Entry::Admitted(target.to_owned());
         let status = |entry| match entry {
             Entry::Refused(status, _) => status,
             other => panic!("{other:?}"),
         };
-        assert_eq!(ask("GET", "/", &[host(), cookie()], &key), Entry::Admitted);
-        assert_eq!(ask("HEAD", "/", &[host(), cookie()], &key), Entry::Admitted);
+        for method in ["GET", "HEAD"] {
+            assert_eq!(ask(method, &own, &[host()], &key), admitted("/run/a?x=1"));
+        }
+        for (target, rest) in [("", "/"), ("/", "/"), ("?q=a", "/?q=a"), ("//e/", "//e/")] {
+            let target = format!("/{k}{target}");
+            assert_eq!(ask("GET", &target, &[host()], &key), admitted(rest));
+        }
         // No host, another, or two of them.
-        assert_eq!(status(ask("GET", "/", &[cookie()], &key)), 421);
+        assert_eq!(status(ask("GET", &own, &[], &key)), 421);
         let rebound = ("host", "evil.example:1".to_owned());
-        assert_eq!(status(ask("GET", "/", &[rebound, cookie()], &key)), 421);
-        let twice = [host(), host(), cookie()];
-        assert_eq!(status(ask("GET", "/", &twice, &key)), 421);
+        assert_eq!(status(ask("GET", &own, &[rebound], &key)), 421);
+        assert_eq!(status(ask("GET", &own, &[host(), host()], &key)), 421);
         for method in ["POST", "PUT", "DELETE", "OPTIONS", "TRACE"] {
-            assert_eq!(status(ask(method, "/", &[host(), cookie()], &key)), 405);
+            assert_eq!(status(ask(method, &own, &[host()], &key)), 405);
         }
         for origin in [
             "null",
@@ -205,32 +189,32 @@ mod tests {
             "http://127.0.0.1:2",
         ] {
             let origin = ("origin", origin.to_owned());
-            assert_eq!(
-                status(ask("GET", "/", &[host(), cookie(), origin], &key)),
-                403
-            );
+            assert_eq!(status(ask("GET", &own, &[host(), origin], &key)), 403);
         }
-        let own = ("origin", "http://127.0.0.1:1".to_owned());
-        assert_eq!(
-            ask("GET", "/", &[host(), cookie(), own], &key),
-            Entry::Admitted
-        );
+        let origin = ("origin", "http://127.0.0.1:1".to_owned());
+        let from_own = ask("GET", &own, &[host(), origin], &key);
+        assert_eq!(from_own, admitted("/run/a?x=1"));
         // A program has it in a header.
         let bearer = |token: &str| ("authorization", format!("Bearer {token}"));
-        assert_eq!(ask("GET", "/", &[host(), bearer(k)], &key), Entry::Admitted);
-        let forms = ask("POST", "/", &[host(), bearer(k)], &key);
-        assert_eq!(status(forms), 405);
+        let scraped = ask("GET", "/metrics?x", &[host(), bearer(k)], &key);
+        assert_eq!(scraped, admitted("/metrics?x"));
+        assert_eq!(status(ask("POST", "/", &[host(), bearer(k)], &key)), 405);
         assert_eq!(status(ask("GET", "/", &[host(), bearer("0")], &key)), 403);
-        // Without the key, or with another.
-        assert_eq!(status(ask("GET", "/", &[host()], &key)), 403);
-        let wrong = ("cookie", format!("pgassay-1={}", "0".repeat(32)));
-        assert_eq!(status(ask("GET", "/", &[host(), wrong], &key)), 403);
-        let other = ("cookie", format!("pgassay-2={k}"));
-        assert_eq!(status(ask("GET", "/", &[host(), other], &key)), 403);
-        assert_eq!(
-            status(ask("GET", &format!("/{k}?x={k}"), &[host()], &key)),
-            403
-        );
+        // Without the key, with another, or with it elsewhere.
+        let cookie = || ("cookie", format!("pgassay-1={k}; k={k}"));
+        for target in [
+            "/".to_owned(),
+            "/run/a".to_owned(),
+            "/metrics".to_owned(),
+            format!("/{}/", "0".repeat(32)),
+            format!("/{k}0/"),
+            format!("/{}/", &k[..31]),
+            format!("/?k={k}"),
+            format!("//{k}/"),
+            format!("/run/{k}"),
+        ] {
+            assert_eq!(status(ask("GET", &target, &[host(), cookie()], &key)), 403);
+        }
     }
 
     #[test]
@@ -238,10 +222,8 @@ mod tests {
         let key = Key::random().unwrap();
         let k = key.digits();
         let post = |target: &str, changed: &[(&str, Option<&str>)]| {
-            let cookie = format!("pgassay-1={k}");
             let mut headers = vec![
                 ("host", "127.0.0.1:1"),
-                ("cookie", cookie.as_str()),
                 ("origin", "http://127.0.0.1:1"),
                 ("content-type", "application/x-www-form-urlencoded"),
                 ("sec-fetch-site", "same-origin"),
@@ -254,17 +236,15 @@ mod tests {
             for (name, value) in headers {
                 request = request.header(name, value);
             }
-            match judge(&request.body(()).unwrap(), &key, "pgassay-1", true) {
-                Entry::Admitted => 200,
-                Entry::Keyed(to) => panic!("{to}"),
+            match judge(&request.body(()).unwrap(), &key, true) {
+                Entry::Admitted(_) => 200,
                 Entry::Refused(status, _) => status,
             }
         };
-        assert_eq!(post("/pause", &[]), 200);
-        assert_eq!(post("/pause", &[("sec-fetch-site", None)]), 200);
+        let own = format!("/{k}/pause");
+        assert_eq!(post(&own, &[]), 200);
+        assert_eq!(post(&own, &[("sec-fetch-site", None)]), 200);
         for (name, value, status) in [
-            ("cookie", None, 403),
-            ("cookie", Some("pgassay-1=0"), 403),
             ("origin", None, 403),
             ("origin", Some("null"), 403),
             ("origin", Some("http://evil.example"), 403),
@@ -277,28 +257,16 @@ mod tests {
             ("content-type", Some("application/json"), 415),
             ("host", Some("evil.example"), 421),
         ] {
-            assert_eq!(
-                post("/pause", &[(name, value)]),
-                status,
-                "{name}: {value:?}"
-            );
+            assert_eq!(post(&own, &[(name, value)]), status, "{name}: {value:?}");
         }
-        // The key in an address, as in another site's link, is not enough to send something.
-        assert_eq!(post(&format!("/pause?k={k}"), &[("cookie", None)]), 403);
-    }
-
-    #[test]
-    fn the_key_is_taken_out_of_the_address() {
-        let key = Key::random().unwrap();
-        let k = key.digits();
-        let host = [("host", "localhost:1".to_owned())];
-        let keyed = |target: &str| match ask("GET", target, &host, &key) {
-            Entry::Keyed(to) => to,
-            other => panic!("{target}: {other:?}"),
-        };
-        assert_eq!(keyed(&format!("/?k={k}")), "/");
-        assert_eq!(keyed(&format!("/run/a?q=1&k={k}&r=2")), "/run/a?q=1&r=2");
-        // Never to another host.
-        assert_eq!(keyed(&format!("//evil.example/?k={k}")), "/evil.example/");
+        // The key elsewhere is not enough to send something.
+        let (cookie, bearer) = (format!("pgassay-1={k}"), format!("Bearer {k}"));
+        let elsewhere = [
+            ("cookie", Some(cookie.as_str())),
+            ("authorization", Some(bearer.as_str())),
+        ];
+        for target in ["/pause".to_owned(), format!("/pause?k={k}")] {
+            assert_eq!(post(&target, &elsewhere), 403);
+        }
     }
 }

@@ -1,19 +1,22 @@
 //! Serves pages to a browser on this machine, and to nobody else.
 //!
-//! It listens on the loopback addresses only, and asks every request for a random key, which whoever
-//! started it was told. Nothing can be sent to it but questions (GET and HEAD), and forms of its own pages
-//! where the site takes them. All that a client can use up is bounded: the number of connections, the size of a request, the time that it
+//! It listens on the loopback addresses only, and answers below a random key: `/KEY/…`, an address that whoever
+//! started it is shown. No cookie holds it, as browsers send cookies to every port. Programs send the key as a bearer
+//! token. Nothing can be sent to it but questions (GET and HEAD), and forms of its own pages
+//! where the site takes them, each with a token of its own. All that a client can use up is bounded: the number of connections, the size of a request, the time that it
 //! takes to say it and to take the answer.
 //!
 //! What is served is a [`Site`]. It may take its time: it is asked on a thread of its own.
 
 mod body;
 mod feeds;
+mod forms;
 mod guard;
 mod key;
 mod server;
 mod stream;
 
+pub use forms::Forms;
 pub use key::Key;
 pub use server::{Bound, Cannot};
 
@@ -60,20 +63,20 @@ pub struct Request {
     pub path: Vec<String>,
     /// Names and values of the query, decoded, in their order.
     pub query: Vec<(String, String)>,
-    /// Path and query as they came.
+    /// Path and query as they came, without the key.
     pub target: String,
     /// What was sent by a form of ours, decoded, in its order; `None` where something was only asked.
     pub form: Option<Vec<(String, String)>>,
 }
 
 impl Request {
-    fn of(uri: &http::Uri) -> Self {
-        let parts = uri.path().split('/').filter(|part| !part.is_empty());
-        let target = uri.path_and_query();
+    fn of(target: String) -> Self {
+        let (path, query) = target.split_once('?').unwrap_or((&target, ""));
+        let parts = path.split('/').filter(|part| !part.is_empty());
         Self {
             path: parts.map(decoded).collect(),
-            query: pairs(uri.query().unwrap_or_default()),
-            target: target.map_or_else(String::new, |target| target.as_str().to_owned()),
+            query: pairs(query),
+            target,
             form: None,
         }
     }
@@ -182,7 +185,7 @@ mod tests {
 
     #[test]
     fn requests_are_taken_apart() {
-        let of = |uri: &str| Request::of(&uri.parse().unwrap());
+        let of = |target: &str| Request::of(target.to_owned());
         let request = of("/run/a%2Fb/?q=x+y%20z&run=1&run=2&&flag&=&q");
         assert_eq!(request.path, ["run", "a/b"]);
         assert_eq!(request.value("q"), Some("x y z"));

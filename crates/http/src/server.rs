@@ -22,6 +22,7 @@ use tokio::time::timeout;
 
 use crate::body::Body;
 use crate::feeds::{Feeds, Refused};
+use crate::forms::Forms;
 use crate::guard::{self, Entry};
 use crate::key::Key;
 use crate::stream::{Clock, Patient};
@@ -57,6 +58,7 @@ pub struct Bound {
     listeners: Vec<TcpListener>,
     port: u16,
     key: Key,
+    forms: Forms,
 }
 
 impl Bound {
@@ -86,6 +88,7 @@ impl Bound {
             listeners,
             port,
             key: Key::random().map_err(Cannot::Listen)?,
+            forms: Forms::random().map_err(Cannot::Listen)?,
         })
     }
 
@@ -94,11 +97,19 @@ impl Bound {
         self.port
     }
 
-    /// The address to open in a browser, with the key; `path` is what follows the host and the first
-    /// slash.
+    /// The address to open in a browser; `path` is what follows the key and a slash.
     pub fn address(&self, path: &str) -> String {
-        let key = self.key.digits();
-        format!("http://127.0.0.1:{}/{path}?k={key}", self.port)
+        format!("http://127.0.0.1:{}{}/{path}", self.port, self.root())
+    }
+
+    /// What stands before every address of the site: a slash and the key.
+    pub fn root(&self) -> String {
+        format!("/{}", self.key.digits())
+    }
+
+    /// What makes tokens for forms.
+    pub fn forms(&self) -> Forms {
+        self.forms.clone()
     }
 
     /// Serves until `ended` says so, which is asked four times a second.
@@ -115,8 +126,8 @@ impl Bound {
             let shared = Arc::new(Shared {
                 site,
                 feeds: Feeds::default(),
-                cookie: format!("pgassay-{}", self.port),
                 key: self.key,
+                forms: self.forms,
                 doors: Doors::default(),
             });
             for listener in self.listeners {
@@ -138,8 +149,8 @@ impl Bound {
 struct Shared {
     site: Arc<dyn Site>,
     feeds: Feeds,
-    cookie: String,
     key: Key,
+    forms: Forms,
     doors: Doors,
 }
 
@@ -184,12 +195,11 @@ async fn respond(
     admitted: &AtomicBool,
 ) -> Response<Body> {
     let takes = shared.site.takes_forms();
-    match guard::judge(&request, &shared.key, &shared.cookie, takes) {
+    let mut asked = match guard::judge(&request, &shared.key, takes) {
         Entry::Refused(status, why) => return refused(status, why, takes),
-        Entry::Keyed(to) => return keep_key(&to, shared),
-        Entry::Admitted => admitted.store(true, Ordering::Relaxed),
-    }
-    let mut asked = Request::of(request.uri());
+        Entry::Admitted(target) => Request::of(target),
+    };
+    admitted.store(true, Ordering::Relaxed);
     let followed = request.headers().get(header::ACCEPT);
     if followed.is_some_and(|accept| accept == "text/event-stream")
         && request.method() == Method::GET
@@ -198,14 +208,28 @@ async fn respond(
     }
     if request.method() == Method::POST {
         match timeout(HEAD_TAKES, all_of(request.into_body())).await {
-            Ok(Some(text)) => asked.form = Some(crate::pairs(&String::from_utf8_lossy(&text))),
+            Ok(Some(text)) => {
+                let fields = crate::pairs(&String::from_utf8_lossy(&text));
+                asked.form = shared.forms.checked(&asked.target, fields);
+                if asked.form.is_none() {
+                    return plain(
+                        403,
+                        "This form is not of the page that it names: load the page again.",
+                    );
+                }
+            }
             Ok(None) => return plain(413, "The form is too large or was cut short."),
             Err(_) => return plain(408, "The form did not come in time."),
         }
     }
     let site = Arc::clone(&shared.site);
     match task::spawn_blocking(move || site.answer(&asked)).await {
-        Ok(answer) => response(answer),
+        Ok(mut answer) => {
+            let below =
+                |to: String| format!("/{}/{}", shared.key.digits(), to.trim_start_matches('/'));
+            answer.to = answer.to.map(below);
+            response(answer)
+        }
         Err(_) => plain(500, "This page failed; pgassay said why where it runs."),
     }
 }
@@ -264,30 +288,6 @@ async fn follow(asked: Request, shared: &Arc<Shared>) -> Response<Body> {
     }
 }
 
-/// Has the browser keep the key, and go on to the address without it. A page and no redirection: where
-/// another site's link led here, a browser would not send the new cookie along with that.
-fn keep_key(to: &str, shared: &Shared) -> Response<Body> {
-    let escape = |c: char| match c {
-        '&' => "&amp;".to_owned(),
-        '"' => "&quot;".to_owned(),
-        '\'' => "%27".to_owned(),
-        '<' => "&lt;".to_owned(),
-        c => c.to_string(),
-    };
-    let to: String = to.chars().map(escape).collect();
-    let page = format!(
-        "<!DOCTYPE html><meta charset=\"utf-8\"><title>pgassay</title>\
-         <meta http-equiv=\"refresh\" content=\"0; url='{to}'\"><a href=\"{to}\">Go on</a>\n"
-    );
-    let mut response = response(Answer::page(STRICT, page));
-    let (name, key) = (&shared.cookie, shared.key.digits());
-    let cookie = format!("{name}={key}; Path=/; HttpOnly; SameSite=Strict");
-    set(&mut response, header::SET_COOKIE, &cookie);
-    // Its own address has the key.
-    set(&mut response, header::REFERRER_POLICY, "no-referrer");
-    response
-}
-
 fn plain(status: u16, text: &'static str) -> Response<Body> {
     response(Answer::text(status, Bytes::from_static(text.as_bytes())))
 }
@@ -301,7 +301,8 @@ fn response(answer: Answer) -> Response<Body> {
         (header::CONTENT_SECURITY_POLICY, &*answer.policy),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::X_FRAME_OPTIONS, "DENY"),
-        // With none at all a browser would not say that a form is of our own page.
+        // The address, which holds the key, goes to no other site or port. With none at all a browser would
+        // not say that a form is of our own page.
         (header::REFERRER_POLICY, "same-origin"),
         (header::CACHE_CONTROL, "no-store"),
     ] {
@@ -314,8 +315,6 @@ fn response(answer: Answer) -> Response<Body> {
         set(&mut response, HeaderName::from_static(name), value);
     }
     if let Some(to) = answer.to {
-        // A second slash would make it the name of another host.
-        let to = format!("/{}", to.trim_start_matches('/'));
         set(&mut response, header::LOCATION, &to);
     }
     if let Some(name) = answer.file_name {

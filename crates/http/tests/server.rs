@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use pgassay_http::{Answer, Bound, Cannot, Feed, Next, Request, Site};
+use pgassay_http::{Answer, Bound, Cannot, Feed, Forms, Next, Request, Site};
 
 /// A server that ends with its test.
 struct Server {
     port: u16,
     key: String,
+    forms: Forms,
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -25,8 +26,11 @@ impl Server {
     fn of(site: Arc<Echo>) -> Self {
         let bound = Bound::listen(0).unwrap();
         let port = bound.port();
-        let address = bound.address("");
-        let key = address.split_once("?k=").unwrap().1.to_owned();
+        let (key, forms) = (bound.root()[1..].to_owned(), bound.forms());
+        assert_eq!(
+            bound.address("now"),
+            format!("http://127.0.0.1:{port}/{key}/now")
+        );
         let ended = Arc::new(AtomicBool::new(false));
         let end = Arc::clone(&ended);
         let thread = std::thread::spawn(move || {
@@ -35,6 +39,7 @@ impl Server {
         Self {
             port,
             key,
+            forms,
             ended,
             thread: Some(thread),
         }
@@ -54,7 +59,7 @@ impl Server {
         let (port, key) = (self.port, &self.key);
         write!(
             stream,
-            "GET {target} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nCookie: pgassay-{port}={key}\r\n{more}\r\n"
+            "GET /{key}{target} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{more}\r\n"
         )
         .unwrap();
         all(&mut stream)
@@ -148,20 +153,19 @@ impl Feed for Counting {
 }
 
 #[test]
-fn the_key_lets_in_once_and_a_cookie_then() {
+fn the_key_lets_in_as_the_begin_of_the_address_and_no_cookie_holds_it() {
     let server = Server::start();
     let (port, key) = (server.port, server.key.clone());
     let host = format!("Host: localhost:{port}\r\n");
-    let answer = server.raw(format!("GET /a?k={key}&b=1 HTTP/1.1\r\n{host}\r\n").as_bytes());
-    assert_eq!(status(&answer), 200, "{answer}");
-    let head = answer.to_lowercase();
-    assert!(head.contains("content=\"0; url='/a?b=1'\""), "{answer}");
-    let hostile = format!("GET /'%22<script>&x=\"?k={key} HTTP/1.1\r\n{host}\r\n");
-    let hostile = server.raw(hostile.as_bytes());
-    assert!(!hostile.contains("<script"), "{hostile}");
-    let cookie = format!("set-cookie: pgassay-{port}={key}; path=/; httponly; samesite=strict");
-    assert!(head.contains(&cookie), "{answer}");
-
+    // A cookie would go to every port of this machine.
+    for target in ["", "/", "/a?b=1", "/on", "/nothing"] {
+        for answer in [
+            server.ask(target, ""),
+            server.raw(format!("GET /{target} HTTP/1.1\r\n{host}\r\n").as_bytes()),
+        ] {
+            assert!(!answer.to_lowercase().contains("set-cookie"), "{answer}");
+        }
+    }
     let answer = server.ask("/a/../b%2F..?x=1", "");
     assert_eq!(status(&answer), 200);
     assert!(answer.ends_with(r#"["a", "..", "b/.."]"#), "{answer}");
@@ -177,10 +181,17 @@ fn the_key_lets_in_once_and_a_cookie_then() {
         assert!(answer.to_lowercase().contains(header), "{header}: {answer}");
     }
     // Without it, nothing but how to come by it.
-    let answer = server.raw(format!("GET / HTTP/1.1\r\n{host}\r\n").as_bytes());
-    assert_eq!(status(&answer), 403);
-    assert!(!answer.contains(&key));
-    let head = format!("HEAD / HTTP/1.1\r\n{host}Cookie: pgassay-{port}={key}\r\n\r\n");
+    let cookie = format!("Cookie: pgassay-{port}={key}; key={key}\r\n");
+    for target in ["/", "/a", "/feed", "/?k=", "//a"] {
+        let head = format!("GET {target} HTTP/1.1\r\n{host}{cookie}\r\n");
+        let answer = server.raw(head.as_bytes());
+        assert_eq!(status(&answer), 403, "{answer}");
+        assert!(answer.contains("Open the address that pgassay serve printed"));
+        assert!(!answer.contains(&key));
+    }
+    let bearer = format!("GET /a HTTP/1.1\r\n{host}Authorization: Bearer {key}\r\n\r\n");
+    assert!(server.raw(bearer.as_bytes()).ends_with(r#"["a"]"#));
+    let head = format!("HEAD /{key}/ HTTP/1.1\r\n{host}\r\n");
     let answer = server.raw(head.as_bytes());
     assert!(
         status(&answer) == 200 && answer.ends_with("\r\n\r\n"),
@@ -191,8 +202,7 @@ fn the_key_lets_in_once_and_a_cookie_then() {
 #[test]
 fn other_names_methods_and_sites_are_refused() {
     let server = Server::start();
-    let (port, key) = (server.port, server.key.clone());
-    let cookie = format!("Cookie: pgassay-{port}={key}\r\n");
+    let key = &server.key;
     for (first, more, expected) in [
         ("GET / HTTP/1.1", "Host: evil.example\r\n", 421),
         ("GET / HTTP/1.1", "", 421),
@@ -213,7 +223,8 @@ fn other_names_methods_and_sites_are_refused() {
             403,
         ),
     ] {
-        let answer = server.raw(format!("{first}\r\n{more}{cookie}\r\n").as_bytes());
+        let first = first.replacen("/ HTTP", &format!("/{key}/ HTTP"), 1);
+        let answer = server.raw(format!("{first}\r\n{more}\r\n").as_bytes());
         assert_eq!(status(&answer), expected, "{first} {more}: {answer}");
     }
 }
@@ -228,7 +239,7 @@ fn a_form_is_taken_whole_and_small_where_the_site_takes_any() {
     let (port, key) = (server.port, server.key.clone());
     let send = |origin: &str, length: usize, sent: &str| {
         let text = format!(
-            "POST /form HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nCookie: pgassay-{port}={key}\r\n{origin}\
+            "POST /{key}/form HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{origin}\
              Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {length}\r\n\r\n{sent}"
         );
         match sent.len() == length {
@@ -237,12 +248,25 @@ fn a_form_is_taken_whole_and_small_where_the_site_takes_any() {
         }
     };
     let own = format!("Origin: http://127.0.0.1:{port}\r\n");
-    let answer = send(&own, 13, "run=a%26b&x=+");
+    let token = |to: &str, run: &str| {
+        let (name, token) = server.forms.token(to, [("run", run), ("x", " ")]);
+        format!("&{name}={token}")
+    };
+    let form = |token: &str| format!("run=a%26b&x=+{token}");
+    let right = form(&token("/form", "a&b"));
+    let answer = send(&own, right.len(), &right);
     assert_eq!(status(&answer), 200, "{answer}");
     assert!(
         answer.ends_with(r#"Some([("run", "a&b"), ("x", " ")])"#),
         "{answer}"
     );
+    // Without a token, with that of another form, or with two.
+    let foreign = [token("/other", "a&b"), token("/form", "b")];
+    let twice = token("/form", "a&b").repeat(2);
+    for wrong in ["", "&token=", &foreign[0], &foreign[1], &twice] {
+        let wrong = form(wrong);
+        assert_eq!(status(&send(&own, wrong.len(), &wrong)), 403, "{wrong}");
+    }
     // Of another page, cut short, too large.
     assert_eq!(status(&send("Origin: null\r\n", 1, "a")), 403);
     assert_eq!(status(&send("", 1, "a")), 403);
@@ -253,7 +277,7 @@ fn a_form_is_taken_whole_and_small_where_the_site_takes_any() {
     let on = server.ask("/on", "");
     assert_eq!(status(&on), 303, "{on}");
     assert!(
-        !on.to_lowercase().contains("location: //") && !on.contains("X: y"),
+        !on.to_lowercase().contains("location: //") && !on.contains("\r\nX: y"),
         "{on}"
     );
 }
@@ -281,8 +305,8 @@ fn a_file_name_adds_no_header() {
 fn no_bytes_take_it_down() {
     let server = Server::start();
     let good = format!(
-        "GET /a?b=c HTTP/1.1\r\nHost: localhost:{}\r\nCookie: pgassay-{}={}\r\nAccept: text/html\r\n\r\n",
-        server.port, server.port, server.key
+        "GET /{}/a?b=c HTTP/1.1\r\nHost: localhost:{}\r\nAccept: text/html\r\n\r\n",
+        server.key, server.port
     );
     let long = "x".repeat(1 << 20);
     let wrong = [
@@ -343,14 +367,13 @@ fn half_a_request_is_not_waited_for() {
 #[test]
 fn who_does_not_read_holds_up_nobody() {
     let server = Server::start();
-    let (port, key) = (server.port, &server.key);
+    let key = &server.key;
     let stuck: Vec<TcpStream> = (0..8)
         .map(|_| {
             let mut stream = server.connect();
-            let cookie = format!("Cookie: pgassay-{port}={key}");
             write!(
                 stream,
-                "GET /large HTTP/1.1\r\nHost: localhost\r\n{cookie}\r\n\r\n"
+                "GET /{key}/large HTTP/1.1\r\nHost: localhost\r\n\r\n"
             )
             .unwrap();
             stream
@@ -365,12 +388,11 @@ fn events_come_to_all_who_follow_and_to_a_bounded_number() {
     let site = Arc::new(Echo::default());
     let feeds = Arc::clone(&site.feeds);
     let server = Server::of(site);
-    let (port, key) = (server.port, server.key.clone());
+    let key = server.key.clone();
     let open = |target: &str| {
         let mut stream = server.connect();
-        let head =
-            format!("Host: localhost\r\nCookie: pgassay-{port}={key}\r\nAccept: text/event-stream");
-        write!(stream, "GET {target} HTTP/1.1\r\n{head}\r\n\r\n").unwrap();
+        let head = "Host: localhost\r\nAccept: text/event-stream";
+        write!(stream, "GET /{key}{target} HTTP/1.1\r\n{head}\r\n\r\n").unwrap();
         let mut text = String::new();
         let mut bytes = [0; 4096];
         // The head, and the first event.

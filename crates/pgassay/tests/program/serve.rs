@@ -34,7 +34,7 @@ impl Served {
     pub fn of(child: Child, address: &str) -> Self {
         let (_, own) = address.split_once("http://127.0.0.1:").expect(address);
         let (port, rest) = own.trim().split_once('/').expect(address);
-        let (_, key) = rest.split_once("?k=").expect(address);
+        let (key, _) = rest.split_once('/').expect(address);
         Self {
             port: port.parse().unwrap(),
             key: key.to_owned(),
@@ -50,7 +50,7 @@ impl Served {
         let (port, key) = (self.port, &self.key);
         write!(
             stream,
-            "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nCookie: pgassay-{port}={key}\r\nAccept: {accept}\r\n\r\n"
+            "GET /{key}{path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAccept: {accept}\r\n\r\n"
         )
         .unwrap();
         stream
@@ -62,12 +62,31 @@ impl Served {
         let (port, key, length) = (self.port, &self.key, form.len());
         write!(
             stream,
-            "POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nCookie: pgassay-{port}={key}\r\n{more}\
+            "POST /{key}{path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{more}\
              Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {length}\r\n\r\n{form}"
         )
         .unwrap();
         let (status, head, content) = taken_apart(stream);
         (status, head + &content)
+    }
+
+    /// What stands before every address in its pages.
+    pub fn root(&self) -> String {
+        format!("/{}", self.key)
+    }
+
+    /// The fields that the form to this address sends, as the page shows them.
+    pub fn form_of(&self, page: &str, to: &str) -> String {
+        let begin = format!("action=\"{}{to}\"", self.root());
+        let (_, form) = page.split_once(&begin).expect(page);
+        let (form, _) = form.split_once("</form>").unwrap();
+        let value = |field: &str, of: &str| {
+            let (_, rest) = field.split_once(&format!("{of}=\"")).unwrap();
+            rest.split_once('"').unwrap().0.to_owned()
+        };
+        let fields = form.split("<input ").skip(1);
+        let fields = fields.map(|f| format!("{}={}", value(f, "name"), value(f, "value")));
+        fields.collect::<Vec<_>>().join("&")
     }
 
     /// The Origin of its own pages, as a header.
@@ -332,7 +351,8 @@ fn a_run_is_followed_while_it_is_measured() {
     );
     let page = served.page(&format!("/run/{}", name(&dir)));
     let feed = format!("/live/{}", name(&dir));
-    assert!(page.contains(&format!("data-feed=\"{feed}\"")), "{page}");
+    let shown = format!("data-feed=\"{}{feed}\"", served.root());
+    assert!(page.contains(&shown), "{page}");
     assert!(page.contains("of 4,000 trials measured"), "{page}");
 
     // A browser that closes in mid-stream is no matter, and the next is told all the same.
@@ -420,23 +440,19 @@ fn a_measurement_shows_itself_where_that_is_asked_for() {
         .trim()
         .strip_prefix("watch it: http://127.0.0.1:")
         .unwrap();
-    let (port, key) = address.split_once("/now?k=").expect(&line);
+    let (port, path) = address.split_once('/').expect(&line);
+    let (key, _) = path.split_once("/now").expect(&line);
     runs.await_trials(2);
     let get = || {
         let mut stream = TcpStream::connect(("127.0.0.1", port.parse().unwrap())).unwrap();
-        let cookie = format!("Cookie: pgassay-{port}={key}");
-        write!(
-            stream,
-            "GET /now HTTP/1.1\r\nHost: localhost\r\n{cookie}\r\n\r\n"
-        )
-        .unwrap();
+        write!(stream, "GET /{path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).unwrap();
         text(&bytes)
     };
     let until = Instant::now() + Duration::from_secs(60);
     let mut page = get();
-    while !page.contains("data-feed=\"/live/") {
+    while !page.contains(&format!("data-feed=\"/{key}/live/")) {
         assert!(Instant::now() < until, "{page}");
         std::thread::sleep(Duration::from_millis(200));
         page = get();
@@ -445,4 +461,64 @@ fn a_measurement_shows_itself_where_that_is_asked_for() {
     signal(measuring.id(), Signal::INT);
     // Its pages end with it.
     assert_eq!(measuring.wait().unwrap().code(), Some(4));
+}
+
+/// A cookie would be sent to a server of another user, on another port of this machine.
+#[test]
+fn who_has_no_key_gets_nothing_and_no_answer_sets_a_cookie() {
+    let runs = Runs::new("serve-closed");
+    let run = measured(&runs);
+    let served = Served::start(&runs, &["--allow-run"]);
+    served.list();
+    let (port, key) = (served.port, &served.key);
+    let run = format!("/run/{}", name(&run));
+    let ask = |target: &str, more: &str| {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let host = format!("Host: 127.0.0.1:{port}\r\n");
+        write!(stream, "GET {target} HTTP/1.1\r\n{host}{more}\r\n").unwrap();
+        taken_apart(stream)
+    };
+    let (file, json) = (format!("{run}/file"), format!("{run}/json"));
+    for path in [
+        "/", "/now", &run, &file, &json, "/compare", "/history", "/metrics", "/start", "/started",
+        "/live/a", "/nothing",
+    ] {
+        let cookie = format!("Cookie: pgassay-{port}={key}; key={key}\r\n");
+        let wrong = format!("/{}{path}", "0".repeat(32));
+        for target in [path, &format!("{path}?k={key}"), &wrong] {
+            let (status, head, said) = ask(target, &cookie);
+            assert_eq!(status, 403, "{target}: {head}");
+            assert!(said.contains("Open the address that pgassay serve printed"));
+            assert!(!head.contains("set-cookie"), "{head}");
+        }
+        let (_, head, _) = served.get(path);
+        assert!(!head.contains("set-cookie"), "{head}");
+        assert!(head.contains("referrer-policy: same-origin"), "{head}");
+    }
+    let bearer = format!("Authorization: Bearer {key}\r\n");
+    assert_eq!(ask("/metrics", &bearer).0, 200);
+
+    // A form is sent as its own page shows it, or not at all.
+    let asked = served.page(&format!(
+        "/start?what=repeat&{}",
+        run.replacen("/run/", "run=", 1)
+    ));
+    let form = served.form_of(&asked, "/start");
+    let (fields, token) = form.split_once("&token=").expect(&form);
+    let own = served.origin();
+    for wrong in [
+        fields.to_owned(),
+        format!("{fields}&token="),
+        format!("{fields}&token={}", "0".repeat(64)),
+        format!("token={token}"),
+        form.replacen("repeat", "resume", 1),
+    ] {
+        let (status, said) = served.post("/start", &own, &wrong);
+        assert!(
+            status == 403 && said.contains("load the page again"),
+            "{wrong}: {said}"
+        );
+    }
+    assert_eq!(served.post("/stop", &own, &form).0, 403);
+    assert_eq!(served.get("/started").0, 404, "nothing was started");
 }

@@ -60,7 +60,7 @@ fn a_run_is_measured_again_one_at_a_time_and_its_output_followed() {
     served.list();
     let page = served.page(&format!("/run/{}", name(&run)));
     let ask = format!("/start?what=repeat&amp;run={}", name(&run));
-    assert!(page.contains(&ask), "{page}");
+    assert!(page.contains(&format!("{}{ask}", served.root())), "{page}");
     assert!(!page.contains("what=resume"), "it is complete: {page}");
     let asked = served.page(&ask.replace("&amp;", "&"));
     assert!(
@@ -68,7 +68,7 @@ fn a_run_is_measured_again_one_at_a_time_and_its_output_followed() {
         "{asked}"
     );
     assert_eq!(runs_in(&runs), 1, "a question starts nothing");
-    let form = format!("what=repeat&run={}", name(&run));
+    let form = served.form_of(&asked, "/start");
     assert_eq!(served.post("/start", "", &form).0, 403);
     assert_eq!(
         served
@@ -79,7 +79,10 @@ fn a_run_is_measured_again_one_at_a_time_and_its_output_followed() {
 
     let (status, head) = served.post("/start", &served.origin(), &form);
     assert_eq!(status, 303, "{head}");
-    assert!(head.contains("location: /started"), "{head}");
+    assert!(
+        head.contains(&format!("location: {}/started", served.root())),
+        "{head}"
+    );
     let (status, said) = served.post("/start", &served.origin(), &form);
     assert!(
         status == 409 && said.contains("Another measurement runs"),
@@ -120,7 +123,8 @@ fn what_runs_is_stopped_with_the_page_or_the_server_and_keeps_what_it_has() {
 
     let mut served = Served::start(&runs, &["--allow-run"]);
     served.list();
-    let form = format!("what=resume&run={}", name(&long));
+    let question = served.page(&format!("/start?what=resume&run={}", name(&long)));
+    let form = served.form_of(&question, "/start");
     let (status, said) = served.post("/start", &served.origin(), &form);
     assert_eq!(status, 303, "{said}");
     let trials = || {
@@ -134,7 +138,8 @@ fn what_runs_is_stopped_with_the_page_or_the_server_and_keeps_what_it_has() {
         assert!(Instant::now() < until, "{}", served.page("/started"));
         std::thread::sleep(Duration::from_millis(50));
     }
-    assert_eq!(served.post("/stop", &served.origin(), "").0, 303);
+    let stop = served.form_of(&served.page("/started"), "/stop");
+    assert_eq!(served.post("/stop", &served.origin(), &stop).0, 303);
     await_state(&served, "exit code 4");
     assert!(long.join("end.json").exists());
 
@@ -182,8 +187,7 @@ fn what_a_run_says_starts_nothing_but_what_is_offered() {
     fs::set_permissions(open.join("run.json"), fs::Permissions::from_mode(0o666)).unwrap();
     let served = Served::start(&runs, &["--allow-run"]);
     served.list();
-    let own = served.origin();
-    for (form, status) in [
+    for (question, status) in [
         ("what=repeat&run=20250101T000000Z-command-aaaa", 409),
         ("what=repeat&run=--allow-shell", 409),
         ("what=repeat&run=20250104T000000Z-open-aaaa", 409),
@@ -195,8 +199,17 @@ fn what_a_run_says_starts_nothing_but_what_is_offered() {
         ("what=repeat", 409),
         ("", 404),
     ] {
-        assert_eq!(served.post("/start", &own, form).0, status, "{form}");
+        // No page asks that, so that there is no token for it, either.
+        let asked = format!("/start?{question}");
+        assert_eq!(served.get(&asked).0, status, "{question}");
+        assert_eq!(served.post("/start", &served.origin(), question).0, 403);
     }
+    // What was offered may be different when it is asked for.
+    let offered = format!("/start?what=repeat&run={}", name(&run));
+    let form = served.form_of(&served.page(&offered), "/start");
+    fs::set_permissions(run.join("run.json"), fs::Permissions::from_mode(0o666)).unwrap();
+    assert_eq!(served.post("/start", &served.origin(), &form).0, 409);
+    fs::set_permissions(run.join("run.json"), fs::Permissions::from_mode(0o644)).unwrap();
     let script = served.page("/start?what=repeat&run=20250103T000000Z-script-aaaa");
     assert!(
         script.contains("script select-only") || script.contains("&lt;script"),

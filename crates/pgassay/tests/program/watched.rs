@@ -83,35 +83,36 @@ fn a_measurement_is_paused_from_its_own_page_and_by_no_other() {
     let run = dir.file_name().unwrap().to_str().unwrap().to_owned();
     let (pause, unpause) = (format!("/pause/{run}"), format!("/unpause/{run}"));
     let page = served.page("/now");
-    assert!(page.contains(&format!("action=\"{pause}\"")), "{page}");
+    let form = served.form_of(&page, &pause);
     for origin in ["", "Origin: null\r\n", "Origin: http://evil.example\r\n"] {
-        assert_eq!(served.post(&pause, origin, "").0, 403, "{origin}");
+        assert_eq!(served.post(&pause, origin, &form).0, 403, "{origin}");
     }
     let own = served.origin();
-    for (path, expected) in [
-        ("/pause/..", 404),
-        ("/pause/nothing", 404),
-        ("/pause", 404),
-        ("/remove/x", 404),
-        ("/", 404),
+    assert_eq!(served.post(&pause, &own, "").0, 403);
+    // The token of one form sends no other.
+    for path in [
+        "/pause/..",
+        "/pause/nothing",
+        "/pause",
+        "/remove/x",
+        "/",
+        &unpause,
     ] {
-        assert_eq!(served.post(path, &own, "").0, expected, "{path}");
+        assert_eq!(served.post(path, &own, &form).0, 403, "{path}");
     }
     assert!(!dir.join("pause.json").exists());
 
     let feed = served.open(&format!("/live/{run}"), "text/event-stream");
-    let (status, head) = served.post(&pause, &own, "");
+    let (status, head) = served.post(&pause, &own, &form);
     assert_eq!(status, 303, "{head}");
-    assert!(
-        head.contains(&format!("location: /run/{}", run.to_lowercase())),
-        "{head}"
-    );
+    let page = format!("location: {}/run/{}", served.root(), run.to_lowercase());
+    assert!(head.contains(&page), "{head}");
     let held = until(feed, "Paused since");
-    assert!(held.contains(&format!("action=\"{unpause}\"")), "{held}");
+    let form = served.form_of(&held, &unpause);
     assert!(held.contains("goes on by itself after"), "{held}");
-    assert_eq!(served.post(&unpause, &own, "").0, 303);
+    assert_eq!(served.post(&unpause, &own, &form).0, 303);
     let feed = served.open(&format!("/live/{run}"), "text/event-stream");
-    until(feed, &format!("action=\"{pause}\""));
+    until(feed, &format!("action=\"{}{pause}\"", served.root()));
     let trials = || {
         fs::read_to_string(dir.join("trials.jsonl"))
             .unwrap()

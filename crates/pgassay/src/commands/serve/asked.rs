@@ -69,8 +69,7 @@ impl RunsSite {
                 },
                 command: &start::typed(&startable.words),
                 executes: &startable.executes,
-                form: &form,
-                to: "/start",
+                form: self.form_to("/start", &form),
             },
             &self.bar(),
         )))
@@ -109,14 +108,16 @@ impl RunsSite {
             _ => None,
         };
         let seen = seen.ok_or_else(|| Missing::new(404, "Nothing was started here.", ""))?;
-        Ok(shown(site::output(&seen, &self.bar(), "/started", "/stop")))
+        let (feed, stop) = (self.at("/started"), self.form_to("/stop", &[]));
+        Ok(shown(site::output(&seen, &self.bar(), &feed, &stop)))
     }
 
     /// What may be asked of a run from its page.
     pub(super) fn controls(&self, run: &str) -> Option<Controls> {
+        let form = |what: &str| self.form_to(&format!("/{what}/{}", escaped(run)), &[]);
         self.takes_forms().then(|| Controls {
-            pause: format!("/pause/{}", escaped(run)),
-            unpause: format!("/unpause/{}", escaped(run)),
+            pause: form("pause"),
+            unpause: form("unpause"),
         })
     }
 }

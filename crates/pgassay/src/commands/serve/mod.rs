@@ -79,7 +79,7 @@ pub fn serve(
         true => May::Run(started.clone()),
         false => May::Read,
     };
-    let site = RunsSite::new(Index::of(dir), may);
+    let site = RunsSite::new(Index::of(dir), may, &bound);
     let served = bound.serve(Arc::new(site), || stop.asked());
     if let Some(way) = way {
         let _ = std::fs::remove_file(way);
@@ -121,7 +121,7 @@ pub(super) fn beside(
     terminal.announce(&format!("watch it: {}", bound.address("now")));
     let ended = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&ended);
-    let site = RunsSite::new(Index::of(dir), May::Pause);
+    let site = RunsSite::new(Index::of(dir), May::Pause, &bound);
     std::thread::Builder::new()
         .name("pages".to_owned())
         .spawn(move || {

@@ -13,7 +13,7 @@ use pgassay_analysis::quality::Grade;
 use pgassay_analysis::stats::ChangeRule;
 use pgassay_analysis::summary::Summary;
 use pgassay_engine::rundir;
-use pgassay_http::{Answer, Feed, Request, Site};
+use pgassay_http::{Answer, Bound, Feed, Forms, Request, Site};
 use pgassay_model::run::RunState;
 use pgassay_report::site::{self, Bar, Choice, Link, List, Listed, Row, escaped};
 use pgassay_report::{Beside, Document, Report};
@@ -40,6 +40,9 @@ pub(super) struct RunsSite {
     metrics: Metrics,
     /// What a page may ask for beside being read.
     pub(super) may: May,
+    /// What stands before every address of the site in a page.
+    pub(super) root: String,
+    forms: Forms,
 }
 
 /// What may be asked for beside being read.
@@ -53,8 +56,11 @@ pub(super) enum May {
 }
 
 impl RunsSite {
-    pub(super) fn new(index: Arc<Index>, may: May) -> Self {
+    /// The pages as they are shown by a server.
+    pub(super) fn new(index: Arc<Index>, may: May, bound: &Bound) -> Self {
         Self {
+            root: bound.root(),
+            forms: bound.forms(),
             index,
             pages: Pages::default(),
             metrics: Metrics::default(),
@@ -139,7 +145,7 @@ impl Site for RunsSite {
 
     fn feed(&self, request: &Request) -> Option<Box<dyn Feed>> {
         if let (May::Run(started), ["started"]) = (&self.may, words(request).as_slice()) {
-            return Some(Box::new(Output::of(started)?));
+            return Some(Box::new(Output::of(started, &self.root)?));
         }
         let [live, run] = request.path.as_slice() else {
             return None;
@@ -162,18 +168,45 @@ pub(super) fn shown(page: impl Into<bytes::Bytes>) -> Answer {
 }
 
 impl RunsSite {
+    /// An address of the site as a page names it.
+    pub(super) fn at(&self, address: &str) -> String {
+        format!("{}{address}", self.root)
+    }
+
+    fn run_at(&self, run: &str) -> String {
+        self.at(&format!("/run/{}", escaped(run)))
+    }
+
+    fn history_at(&self, run: &str) -> String {
+        self.at(&format!("/history?run={}", escaped(run)))
+    }
+
+    /// A form to an address of the site, with the token that it needs.
+    pub(super) fn form_to(&self, to: &str, fields: &[(&str, &str)]) -> site::Form {
+        let (name, token) = self.forms.token(to, fields.iter().copied());
+        let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let token = (name.to_owned(), token);
+        site::Form {
+            to: self.at(to),
+            fields: fields.iter().map(own).chain([token]).collect(),
+        }
+    }
+
     /// What is measured now.
     pub(super) fn bar(&self) -> Bar {
         let runs = self.index.runs();
         let running = runs.iter().filter(|(_, is)| matches!(is, Is::Running));
         let live = running.map(|(run, _)| {
             let what = measured(&self.index.dir().join(run));
-            Link::new(format!("/run/{}", escaped(run)), what)
+            Link::new(self.run_at(run), what)
         });
         Bar {
+            root: self.root.clone(),
             live: live.take(3).collect(),
             links: match &self.may {
-                May::Run(started) if started.runs() => vec![Link::new("/started", "Started here")],
+                May::Run(started) if started.runs() => {
+                    vec![Link::new(self.at("/started"), "Started here")]
+                }
                 _ => Vec::new(),
             },
         }
@@ -259,13 +292,14 @@ impl RunsSite {
         let mut of_commands = vec![choice("", "all")];
         of_commands.extend(commands.keys().map(|command| choice(command, command)));
         let list = List {
+            root: &self.root,
             place: &place,
             rows: rows.collect(),
             counts: (runs.len(), matching.len(), unread),
             first,
             around: (
-                (first > 0).then(|| at(request, first.saturating_sub(ROWS))),
-                (first + ROWS < matching.len()).then(|| at(request, first + ROWS)),
+                (first > 0).then(|| self.at(&page_from(request, first.saturating_sub(ROWS)))),
+                (first + ROWS < matching.len()).then(|| self.at(&page_from(request, first + ROWS))),
             ),
             search,
             choices: vec![
@@ -294,7 +328,7 @@ impl RunsSite {
     /// A run: as a report, or what is known of it while it is measured.
     fn run(&self, run: &str, request: &Request) -> Result<Answer, Missing> {
         let (dir, is, stamp) = self.index.find(run).ok_or_else(|| Missing::no_run(run))?;
-        let own = format!("/run/{}", escaped(run));
+        let own = self.run_at(run);
         let mut bar = self.bar();
         if matches!(is, Is::Running)
             && request.value("as") != Some("report")
@@ -302,18 +336,21 @@ impl RunsSite {
         {
             bar.links
                 .push(Link::new(format!("{own}?as=report"), "Report so far"));
-            let feed = format!("/live/{}", escaped(run));
+            let feed = self.at(&format!("/live/{}", escaped(run)));
             let (document, parts) = follow.page();
             return Ok(shown(site::live(&document.title, &parts, &bar, &feed)));
         }
         bar.links = vec![
-            Link::new(format!("/history?run={}", escaped(run)), "History"),
-            Link::new(format!("/?pick={}", escaped(run)), "Compare with …"),
+            Link::new(self.history_at(run), "History"),
+            Link::new(
+                self.at(&format!("/?pick={}", escaped(run))),
+                "Compare with …",
+            ),
             Link::new(format!("{own}/json"), "JSON"),
             Link::new(format!("{own}/file"), "Share as one file"),
         ];
         if let May::Run(_) = self.may {
-            let ask = |what: &str| format!("/start?what={what}&run={}", escaped(run));
+            let ask = |what: &str| self.at(&format!("/start?what={what}&run={}", escaped(run)));
             bar.links.push(Link::new(ask("repeat"), "Measure again …"));
             let is_whole = matches!(&is, Is::Read(s) if s.state == RunState::Complete);
             if !is_whole {
@@ -404,10 +441,10 @@ impl RunsSite {
             .iter()
             .map(|run| format!("run={}", escaped(run)))
             .collect();
-        let to = format!("/compare?{}&as=file", query.join("&"));
+        let to = self.at(&format!("/compare?{}&as=file", query.join("&")));
         bar.links = vec![Link::new(to, "Share as one file")];
         if let (May::Run(_), 2) = (&self.may, names.len()) {
-            let ask = format!("/start?what=compare&{}", query.join("&"));
+            let ask = self.at(&format!("/start?what=compare&{}", query.join("&")));
             bar.links.push(Link::new(ask, "Measure both together …"));
         }
         Ok(self.report(&document, &bar, &names))
@@ -488,18 +525,14 @@ impl RunsSite {
         );
         let others = others.iter().filter(|(name, _)| **name != own).take(6);
         bar.links = others
-            .map(|((work, _), run)| {
-                Link::new(format!("/history?run={}", escaped(run)), work.clone())
-            })
+            .map(|((work, _), run)| Link::new(self.history_at(run), work.clone()))
             .collect();
         Ok(self.report(&document, &bar, &names))
     }
 
     /// A report about several runs, with links to them.
     fn report(&self, document: &Document, bar: &Bar, runs: &[&str]) -> Answer {
-        let links = runs
-            .iter()
-            .map(|run| Link::new(format!("/run/{}", escaped(run)), *run));
+        let links = runs.iter().map(|run| Link::new(self.run_at(run), *run));
         let links: Vec<Link> = links.collect();
         shown(site::report(document, &site::bar(bar), &links))
     }
@@ -521,7 +554,7 @@ fn measured(dir: &Path) -> String {
 }
 
 /// The address of another page of the same list.
-fn at(request: &Request, first: usize) -> String {
+fn page_from(request: &Request, first: usize) -> String {
     let kept = request
         .query
         .iter()

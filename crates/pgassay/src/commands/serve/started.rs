@@ -162,14 +162,17 @@ impl Started {
 /// Tells of its output as it comes.
 pub(super) struct Output {
     started: Started,
+    /// What stands before every address of the site.
+    root: String,
     told: Option<String>,
 }
 
 impl Output {
-    pub(super) fn of(started: &Started) -> Option<Self> {
+    pub(super) fn of(started: &Started, root: &str) -> Option<Self> {
         started.seen()?;
         Some(Self {
             started: started.clone(),
+            root: root.to_owned(),
             told: None,
         })
     }
@@ -180,7 +183,7 @@ impl Feed for Output {
         let Some(seen) = self.started.seen() else {
             return Next::Last(String::new());
         };
-        let part = site::output_part(&seen);
+        let part = site::output_part(&seen, &self.root);
         if !seen.runs {
             return Next::Last(part);
         }

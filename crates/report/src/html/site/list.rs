@@ -35,6 +35,8 @@ pub enum Listed<'a> {
 /// A page of the list.
 #[derive(Debug, Clone)]
 pub struct List<'a> {
+    /// What stands before every address of this site.
+    pub root: &'a str,
     /// The directory.
     pub place: &'a str,
     /// The rows of this page.
@@ -85,7 +87,7 @@ pub fn rows(list: &List) -> String {
 
 fn filter(list: &List) -> Markup {
     html! {
-        form.filter id="filter" action="/" method="get" role="search" {
+        form.filter id="filter" action={ (list.root) "/" } method="get" role="search" {
             label {
                 span { "Search" }
                 input type="search" name="q" value=(list.search) placeholder="server, setting, limit, name" autocomplete="off";
@@ -122,9 +124,9 @@ fn table(list: &List) -> Markup {
         @if all == 0 {
             pre { code { "pgassay assay temp --quick\npgassay run select-only" } }
         } @else if matching == 0 {
-            p { "Nothing matches. " a href="/" { "Show all runs" } }
+            p { "Nothing matches. " a href={ (list.root) "/" } { "Show all runs" } }
         } @else {
-            form.runs action="/compare" method="get" {
+            form.runs action={ (list.root) "/compare" } method="get" {
                 div.scroll role="region" aria-label="Runs" tabindex="0" {
                     table {
                         thead {
@@ -139,7 +141,7 @@ fn table(list: &List) -> Markup {
                                 th scope="col" { "measurement" }
                             }
                         }
-                        tbody { @for row in &list.rows { (self::row(row)) } }
+                        tbody { @for row in &list.rows { (self::row(row, list.root)) } }
                     }
                 }
                 div.below {
@@ -155,8 +157,8 @@ fn table(list: &List) -> Markup {
     }
 }
 
-fn row(row: &Row) -> Markup {
-    let to = format!("/run/{}", escaped(row.run));
+fn row(row: &Row, root: &str) -> Markup {
+    let to = format!("{root}/run/{}", escaped(row.run));
     html! {
         tr {
             td.choose {

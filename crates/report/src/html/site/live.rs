@@ -3,17 +3,17 @@
 use maud::{Markup, PreEscaped, html};
 use pgassay_analysis::underway::Pause;
 
-use super::{Bar, page, text};
+use super::{Bar, Form, page, text};
 use crate::document::Document;
 use crate::html::{CONTENT, body_of, foot_of, glance, tiles};
 
-/// What may be asked of a run from its page: addresses to which a form is sent.
+/// What may be asked of a run from its page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Controls {
-    /// That has it wait.
-    pub pause: String,
-    /// That has it go on.
-    pub unpause: String,
+    /// That it waits.
+    pub pause: Form,
+    /// That it goes on.
+    pub unpause: Form,
 }
 
 /// The page: its parts as [`live_parts`] has them, and the address that tells what is new.
@@ -70,14 +70,12 @@ fn controls(controls: Option<&Controls>, pause: &Pause) -> Markup {
     let Some(controls) = controls else {
         return html! {};
     };
-    let (to, words) = match pause {
+    let (form, words) = match pause {
         Pause::No => (&controls.pause, "Pause before the next trial"),
         Pause::Asked => (&controls.unpause, "Do not pause"),
         Pause::Since { .. } => (&controls.unpause, "Go on"),
     };
-    html! {
-        form method="post" action=(to) { button type="submit" id="pause" { (words) } }
-    }
+    form.with(&html! { button type="submit" id="pause" { (words) } })
 }
 
 #[cfg(test)]
@@ -87,14 +85,19 @@ mod tests {
     #[test]
     fn a_run_is_asked_for_nothing_where_the_site_only_reads() {
         let document = Document::default();
+        let form = |to: &str| Form {
+            to: to.to_owned(),
+            fields: vec![("token".to_owned(), format!("of {to}"))],
+        };
         let controls = Controls {
-            pause: "/pause/a".to_owned(),
-            unpause: "/unpause/a".to_owned(),
+            pause: form("/pause/a"),
+            unpause: form("/unpause/a"),
         };
         let parts = |pause: &Pause| live_parts(&document, &document, Some(&controls), pause);
         assert!(!live_parts(&document, &document, None, &Pause::No).contains("<form"));
         let asked = parts(&Pause::No);
         assert!(asked.contains("action=\"/pause/a\"") && !asked.contains("/unpause/"));
+        assert!(asked.contains("type=\"hidden\" name=\"token\" value=\"of /pause/a\""));
         let since = Pause::Since {
             at: String::new(),
             at_most_seconds: 1,

@@ -55,9 +55,33 @@ impl Link {
     }
 }
 
+/// A form that a page sends when its button is pressed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Form {
+    /// An address of this site.
+    pub to: String,
+    /// Names and values of what it sends.
+    pub fields: Vec<(String, String)>,
+}
+
+impl Form {
+    fn with(&self, button: &Markup) -> Markup {
+        html! {
+            form method="post" action=(self.to) {
+                @for (name, value) in &self.fields {
+                    input type="hidden" name=(name) value=(value);
+                }
+                (button)
+            }
+        }
+    }
+}
+
 /// What stands above every page.
 #[derive(Debug, Clone, Default)]
 pub struct Bar {
+    /// What stands before every address of this site.
+    pub root: String,
     /// What can be done with what is shown.
     pub links: Vec<Link>,
     /// Runs that are measured now.
@@ -141,9 +165,9 @@ fn link(link: &Link) -> Markup {
 pub fn bar(bar: &Bar) -> String {
     let markup = html! {
         div.bar role="navigation" aria-label="Site" {
-            a.home href="/" { "pgassay" }
-            a href="/" { "Runs" }
-            a href="/history" { "History" }
+            a.home href={ (bar.root) "/" } { "pgassay" }
+            a href={ (bar.root) "/" } { "Runs" }
+            a href={ (bar.root) "/history" } { "History" }
             @for live in &bar.live {
                 a.live href=(live.to) { "● " (text(&live.name)) }
             }
@@ -193,7 +217,7 @@ mod tests {
         assert_eq!(escaped("a b/../é\"<"), "a%20b%2F..%2F%C3%A9%22%3C");
         let bar = Bar {
             links: vec![Link::new("/run/x", "<script>alert(1)</script>")],
-            live: vec![],
+            ..Bar::default()
         };
         let page = message("<b>", "\u{1b}[2J\"'><img src=x onerror=alert(1)>", "", &bar);
         assert!(!page.contains("<b>") && !page.contains("<img"), "{page}");

@@ -3,6 +3,14 @@
 // run that is followed. It asks only the server that the page came from. What that sends is markup of
 // our own making, in which every foreign text is escaped.
 
+/** What a form sends.
+ * @param {HTMLFormElement} form */
+const fieldsOf = (form) => {
+  const values = new URLSearchParams();
+  for (const [name, value] of new FormData(form)) values.append(name, String(value));
+  return values;
+};
+
 // ---- a run that is measured now ----
 const live = document.getElementById("live");
 const state = document.getElementById("feed-state");
@@ -37,7 +45,7 @@ if (live && live.dataset.feed) {
   live.addEventListener("submit", async (event) => {
     const form = /** @type {HTMLFormElement} */ (event.target);
     event.preventDefault();
-    const answer = await fetch(form.action, { method: "POST", body: new URLSearchParams(), redirect: "manual" }).catch(() => null);
+    const answer = await fetch(form.action, { method: "POST", body: fieldsOf(form), redirect: "manual" }).catch(() => null);
     if (!answer?.ok && answer?.type !== "opaqueredirect") say("pgassay did not take that; load this page anew.", true);
   });
   feed.addEventListener("end", async () => {
@@ -139,7 +147,7 @@ if (filter && runs) {
     clearTimeout(timer);
     timer = window.setTimeout(() => {
       const values = wanted().toString();
-      load(values ? `/?${values}` : "/", true);
+      load(filter.action + (values && `?${values}`), true);
     }, 200);
   };
   filter.addEventListener("input", soon);
@@ -158,7 +166,8 @@ if (filter && runs) {
   runs.addEventListener("submit", (event) => {
     event.preventDefault();
     const names = [...chosen].map((run) => `run=${encodeURIComponent(run)}`);
-    location.assign(`/compare?${names.join("&")}`);
+    const form = /** @type {HTMLFormElement} */ (event.target);
+    location.assign(`${form.action}?${names.join("&")}`);
   });
   document.addEventListener("keydown", (event) => {
     const typing = /** @type {Element} */ (event.target).closest("input, select, textarea");

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::{Bar, page, text};
+use super::{Bar, Form, page, text};
 use crate::html::CONTENT;
 
 /// A command that is asked for.
@@ -14,10 +14,8 @@ pub struct Question<'a> {
     pub command: &'a str,
     /// What of the runs is executed with it, each with what it is.
     pub executes: &'a [(String, String)],
-    /// Names and values of the form that starts it.
-    pub form: &'a [(&'a str, &'a str)],
-    /// The address of that form.
-    pub to: &'a str,
+    /// The form that starts it.
+    pub form: Form,
 }
 
 /// What was started.
@@ -53,12 +51,7 @@ pub fn question(question: &Question, bar: &Bar) -> String {
                         }
                     }
                 }
-                form method="post" action=(question.to) {
-                    @for (name, value) in question.form {
-                        input type="hidden" name=(name) value=(value);
-                    }
-                    p { button type="submit" id="start" { "Start" } }
-                }
+                (question.form.with(&html! { p { button type="submit" id="start" { "Start" } } }))
             }
         },
     )
@@ -67,8 +60,8 @@ pub fn question(question: &Question, bar: &Bar) -> String {
 /// Lines of a script that are shown.
 const LINES: usize = 400;
 
-/// The page that follows what was started; `feed` tells what is new, and a form sent to `stop` ends it.
-pub fn output(seen: &Output, bar: &Bar, feed: &str, stop: &str) -> String {
+/// The page that follows what was started; `feed` tells what is new, and `stop` ends it.
+pub fn output(seen: &Output, bar: &Bar, feed: &str, stop: &Form) -> String {
     page(
         "Started here",
         bar,
@@ -76,25 +69,25 @@ pub fn output(seen: &Output, bar: &Bar, feed: &str, stop: &str) -> String {
             main id=(CONTENT) {
                 h1 { "Started here" }
                 pre { code { (text(&seen.command)) } }
-                div id="output" data-feed=(feed) { (output_of(seen)) }
+                div id="output" data-feed=(feed) { (output_of(seen, &bar.root)) }
                 @if seen.runs {
-                    form method="post" action=(stop) {
+                    (stop.with(&html! {
                         p { button type="submit" id="stop" { "Stop it, and keep what was measured" } }
-                    }
+                    }))
                 }
             }
         },
     )
 }
 
-/// The part of it that changes.
-pub fn output_part(seen: &Output) -> String {
-    output_of(seen).into_string()
+/// The part of it that changes; `root` stands before every address of this site.
+pub fn output_part(seen: &Output, root: &str) -> String {
+    output_of(seen, root).into_string()
 }
 
-fn output_of(seen: &Output) -> Markup {
+fn output_of(seen: &Output, root: &str) -> Markup {
     html! {
-        p role="status" { (text(&seen.state)) @if seen.runs { " " a href="/now" { "Follow it" } } }
+        p role="status" { (text(&seen.state)) @if seen.runs { " " a href={ (root) "/now" } { "Follow it" } } }
         pre.said tabindex="0" role="region" aria-label="Output" {
             code { @for line in seen.text.lines() { (text(line)) "\n" } }
         }
@@ -113,8 +106,10 @@ mod tests {
             title: hostile,
             command: hostile,
             executes: &executes,
-            form: &[("run", "\"><script>alert(1)</script>")],
-            to: "/start",
+            form: Form {
+                to: "/start".to_owned(),
+                fields: vec![("run".to_owned(), format!("\">{hostile}"))],
+            },
         };
         let seen = Output {
             command: hostile.to_owned(),
@@ -125,7 +120,7 @@ mod tests {
         let bar = Bar::default();
         for page in [
             question(&asked, &bar),
-            output(&seen, &bar, "/started", "/stop"),
+            output(&seen, &bar, "/started", &asked.form),
         ] {
             assert!(
                 !page.contains("<script>alert") && !page.contains('\u{1b}'),
