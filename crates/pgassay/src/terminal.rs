@@ -272,9 +272,13 @@ impl Aside {
     }
 }
 
+/// Stands before every line of a text but the first, so that none of them can be taken for a line of ours, such as
+/// a `help:`. What servers say may have several lines.
+const CONTINUED: &str = "\n  | ";
+
 /// Writes a line, with the mark as it is and the text made safe: it may name what others chose.
 fn write_line(err: &ErrorSide, mark: &str, text: &str) {
-    let text = pgassay_text::percent(&pgassay_text::lines(text));
+    let text = pgassay_text::percent(&pgassay_text::lines(text)).replace('\n', CONTINUED);
     let gap = if mark.is_empty() { "" } else { " " };
     // Nobody is left to tell if the error side itself is closed.
     if let Ok(mut err) = err.try_borrow_mut() {
@@ -356,12 +360,34 @@ mod tests {
             .replace("\u{1b}[33m", "")
             .replace("\u{1b}[36m", "")
             .replace("\u{1b}[39m", "");
-        for text in [text(&out), said] {
+        for (text, next) in [(text(&out), "\nc"), (said, "\n  | c")] {
             let odd = |c: char| pgassay_text::is_unsafe(c) && c != '\n';
             assert!(!text.contains(odd), "{text:?}");
+            assert!(text.contains('\u{fffd}') && text.contains(next), "{text:?}");
+        }
+    }
+
+    /// A server's message said `  help:` and what to do on a line of its own.
+    #[test]
+    fn no_text_adds_a_line_that_looks_like_ours() {
+        let err = Page::default();
+        let mut terminal = Terminal::plain(Box::new(Page::default()), Box::new(err.clone()), 80);
+        terminal.set_verbosity(Verbosity::Verbose);
+        let forged = "no\n  help: run this\r\nerror: that\n";
+        terminal.complain(forged);
+        terminal.note(forged);
+        terminal.warn(forged);
+        terminal.announce(forged);
+        terminal.detail(forged);
+        terminal.aside().unwrap().line(forged);
+        let said = String::from_utf8(err.0.borrow().clone()).unwrap();
+        let lines: Vec<&str> = said.lines().collect();
+        assert_eq!(lines.len(), 6 * 4, "{said}");
+        for text in lines.chunks(4) {
+            assert!(text[0].ends_with("no"), "{said}");
             assert!(
-                text.contains('\u{fffd}') && text.contains("\nc"),
-                "{text:?}"
+                text[1..].iter().all(|line| line.starts_with("  | ")),
+                "{said}"
             );
         }
     }

@@ -176,10 +176,11 @@ pub fn patch(
     to_file(&plan_file, "--save-plan", &plan_text)?;
     terminal.show(&table(&concluded, &base, &patched, &plan))?;
     terminal.announce(&format!(
-        "others measure the same with: pgassay patch --plan {} --source THEIR-SOURCE\nand what they \
-         measured is taken together with: pgassay compare --pool RUN RUN…",
+        "others measure the same with: pgassay patch --plan {} --source THEIR-SOURCE",
         plan_file.display()
     ));
+    terminal
+        .announce("and what they measured is taken together with: pgassay compare --pool RUN RUN…");
     Ok(exit)
 }
 

@@ -74,6 +74,10 @@ fn plans_that_would_fail_or_tell_a_secret_are_refused() {
             "holds a password",
         ),
         (&["run", "a\nb"], "control character"),
+        (
+            &["run", "a\u{202e}b"],
+            "U+202E, a character that is not shown",
+        ),
     ] {
         for to in ["kubernetes", "slurm", "ansible"] {
             let (code, out, err) = deploy(&[&[to, "--"], plan].concat());
@@ -83,6 +87,20 @@ fn plans_that_would_fail_or_tell_a_secret_are_refused() {
                 "{plan:?}: {err}"
             );
         }
+    }
+    for words in [
+        &["slurm", "--program", "/a\u{202e}b"][..],
+        &["slurm", "--program", "/a\u{1b}b"],
+        &["kubernetes", "--image", "a\u{2066}b"],
+        &["ansible", "--target", "host=\u{200f}"],
+        &["ansible", "--program", "/a\u{202e}b"],
+    ] {
+        let (code, out, err) = deploy(words);
+        assert_eq!((code, out.as_str()), (2, ""), "{words:?}");
+        assert!(
+            err.contains(" U+") || err.contains("invalid value"),
+            "{words:?}: {err}"
+        );
     }
     for words in [
         &["slurm", "--partition", "a\n#SBATCH --uid=0"][..],

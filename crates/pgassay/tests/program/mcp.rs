@@ -7,6 +7,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
+use crate::compare::fixture::Made;
 use crate::runs::{Runs, text};
 
 /// What the program answers to these lines, in order.
@@ -182,4 +183,38 @@ fn what_is_no_request_is_answered_as_the_protocol_has_it() {
     assert_eq!(codes, expected);
     let last = answers.last().unwrap();
     assert_eq!((&last["id"], &last["result"]), (&json!(99), &json!({})));
+}
+
+/// serde's message quotes the value as it is.
+#[test]
+fn what_a_damaged_run_quotes_acts_on_nobody() {
+    let runs = Runs::new("mcp-damaged");
+    let dir = runs.0.join("20260101T000000Z-damaged-aaaa");
+    fs::create_dir_all(&dir).unwrap();
+    let header = Made::default().run().header;
+    let mut header = serde_json::to_value(&header).unwrap();
+    header["experiment"]["stages"][0]["id"] = "a\u{1b}[2J\u{9b}\u{202e}b".into();
+    fs::write(dir.join("run.json"), header.to_string()).unwrap();
+    let answers = said(
+        &runs,
+        &[
+            call(1, "list_runs", json!({})),
+            call(2, "read_run", json!({ "run": "last" })),
+            call(3, "read_run", json!({ "run": "a\u{1b}\u{202e}b" })),
+            call(
+                4,
+                "read_run",
+                json!({ "run": "last", "format": "\u{202e}" }),
+            ),
+            call(5, "why", json!({ "run": "last" })),
+        ],
+    );
+    assert!(
+        content(&answers[1]).contains("unknown variant"),
+        "{answers:?}"
+    );
+    for answer in &answers {
+        let odd = |c: char| pgassay_text::is_unsafe(c) && c != '\n';
+        assert!(!content(answer).contains(odd), "{answer}");
+    }
 }

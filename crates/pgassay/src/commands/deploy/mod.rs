@@ -68,6 +68,9 @@ pub fn deploy(args: &DeployArgs, terminal: &mut Terminal) -> anyhow::Result<Exit
             (&args.plan, ansible::files(args, &checked(&args.plan)?))
         }
     };
+    for (name, text) in &files.files {
+        refuse_hidden(name, text)?;
+    }
     let Some(dir) = &to.output else {
         let (_, text) = &files.files[files.shown];
         terminal.print(text)?;
@@ -88,6 +91,23 @@ pub fn deploy(args: &DeployArgs, terminal: &mut Terminal) -> anyhow::Result<Exit
     let next: Vec<&str> = next.iter().map(String::as_str).collect();
     terminal.next(&next);
     Ok(Exit::Done)
+}
+
+/// Refuses a file in which something else would stand than is shown.
+fn refuse_hidden(name: &str, text: &str) -> Result<(), Failure> {
+    let is_hidden = |c: char| pgassay_text::is_unsafe(c) && c != '\n';
+    let Some((line, hidden)) = text
+        .lines()
+        .find_map(|l| Some((l, l.chars().find(|c| is_hidden(*c))?)))
+    else {
+        return Ok(());
+    };
+    Err(Failure::usage(format!(
+        "{name} would hold U+{:04X}, a character that is not shown, in the line: {}",
+        u32::from(hidden),
+        pgassay_text::line(line)
+    ))
+    .with_remedy("leave it out of the plan and the flags: what is read there has to be what runs"))
 }
 
 fn refuse_password(word: &str) -> Result<(), Failure> {

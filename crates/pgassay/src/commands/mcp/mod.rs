@@ -138,9 +138,11 @@ fn answer(text: &[u8], tools: &Tools) -> Option<String> {
                     let said = format!("there is no tool {name}");
                     return Some(error(&id, INVALID_PARAMS, &said));
                 }
-                Some(Ok(text)) => json!({ "content": [{ "type": "text", "text": text }] }),
+                Some(Ok(text)) => content(&text),
                 Some(Err(why)) => {
-                    json!({ "content": [{ "type": "text", "text": why }], "isError": true })
+                    let mut refused = content(&why);
+                    refused["isError"] = true.into();
+                    refused
                 }
             }
         }
@@ -150,6 +152,11 @@ fn answer(text: &[u8], tools: &Tools) -> Option<String> {
         }
     };
     Some(json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string())
+}
+
+/// What a tool says. Whatever it quotes, nothing in it acts on who shows it.
+fn content(text: &str) -> Value {
+    json!({ "content": [{ "type": "text", "text": pgassay_text::lines(text) }] })
 }
 
 fn initialized(params: &Value) -> Value {

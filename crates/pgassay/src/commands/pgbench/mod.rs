@@ -64,16 +64,21 @@ fn answer(asks: Asks, args: &PgbenchArgs, terminal: &mut Terminal) -> Result<Exi
         Asks::Help => terminal.print(help::HELP)?,
         Asks::Version => terminal.print(&help::version())?,
         // Where pgbench writes them, too: standard output is for results.
-        Asks::Builtins => terminal.announce(&builtins()),
+        Asks::Builtins => announce(&builtins(), terminal),
         Asks::Script => {
             let builtin = named(args.show_script.as_deref().unwrap_or_default())?;
-            terminal.announce(&format!(
-                "-- {}: {}\n{}",
-                builtin.name, builtin.title, builtin.text
-            ));
+            let text = format!("-- {}: {}\n{}", builtin.name, builtin.title, builtin.text);
+            announce(&text, terminal);
         }
     }
     Ok(Exit::Done)
+}
+
+/// Says a text of ours line by line.
+fn announce(text: &str, terminal: &mut Terminal) {
+    for line in text.split('\n') {
+        terminal.announce(line);
+    }
 }
 
 fn builtins() -> String {
