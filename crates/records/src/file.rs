@@ -14,6 +14,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{Type, TypePtr};
+use pgassay_sys::input;
 
 use crate::columns::{Columns, Data};
 use crate::decoding::decoding;
@@ -173,7 +174,7 @@ impl From<ParquetError> for Unread {
 /// Opens a table's file, if this program knows its version of the tables.
 fn open(path: &Path) -> std::result::Result<(SerializedFileReader<File>, File), Unread> {
     let refused = |error: std::io::Error| Unread::Damaged(error.to_string());
-    let file = File::open(path).map_err(refused)?;
+    let file = input::open(path).map_err(refused)?;
     let again = file.try_clone().map_err(refused)?;
     let reader = decoding(|| SerializedFileReader::new(again));
     let reader =

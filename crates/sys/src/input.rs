@@ -1,19 +1,27 @@
 //! Reading files that somebody else may have put there.
 
-use std::fs::{self, File};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+use rustix::fs::OFlags;
 
 /// Opens a regular file, also behind a link. A FIFO or a device is refused: reading it may never end.
 ///
 /// # Errors
 /// What opening it gave, and `Other` for what is no file.
 pub fn open(path: &Path) -> io::Result<File> {
-    // Looked at before it is opened, as opening a FIFO waits for its writer.
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is not a file"));
+    // Opening a FIFO would wait for its writer otherwise; reading a file is not changed by it.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it is not a file")),
     }
-    File::open(path)
 }
 
 /// Reads a regular file of at most `most` bytes.

@@ -14,6 +14,7 @@ use pgassay_server::pgbuild::commits;
 use pgassay_server::pgbuild::maker::native_machine;
 use pgassay_server::pgbuild::shared::CommitMade;
 use pgassay_server::pgbuild::{Builder, Place, Variant};
+use pgassay_sys::input;
 use pgassay_sys::stop::Stop;
 
 use super::bisect;
@@ -386,7 +387,7 @@ fn track(dir: &Path, guarded: &Guarded) -> anyhow::Result<()> {
     let time = pgassay_engine::rundir::now();
     for series in tracked::series(guarded) {
         let path = dir.join(format!("{}.csv", series.name));
-        let before = match std::fs::read_to_string(&path) {
+        let before = match input::open(&path).and_then(std::io::read_to_string) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             read => read.map_err(failed)?,
         };

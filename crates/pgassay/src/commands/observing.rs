@@ -6,6 +6,7 @@ use pgassay_engine::rundir::RunWriter;
 use pgassay_engine::runner::Driver;
 use pgassay_model::observed::stacks::SymbolTable;
 use pgassay_observe::{Choice, Scene};
+use pgassay_sys::input;
 
 use super::subject::Subject;
 use crate::cli::observe::{ObserveArgs, Observer};
@@ -53,9 +54,10 @@ pub fn write_symbols(
 ) -> anyhow::Result<()> {
     let name = format!("symbols-{arm}");
     let path = writer.dir().join(format!("facts/{name}.json"));
-    let mut all: SymbolTable = std::fs::read(path)
+    let mut all: SymbolTable = input::open(&path)
+        .and_then(std::io::read_to_string)
         .ok()
-        .and_then(|text| serde_json::from_slice(&text).ok())
+        .and_then(|text| serde_json::from_str(&text).ok())
         .unwrap_or_default();
     all.merge(symbols);
     writer.write_fact(&name, &all)

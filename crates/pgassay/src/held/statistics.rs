@@ -1,6 +1,6 @@
 //! Launched servers with data that is made from a database's statistics, which `pgassay workload statistics` wrote.
 
-use std::fs;
+use std::io;
 use std::path::Path;
 use std::sync::Mutex;
 
@@ -15,6 +15,7 @@ use pgassay_server::schema::objects;
 use pgassay_server::scratch::Scratch;
 use pgassay_synthetic::described::{Described, SCHEMA, Table};
 use pgassay_synthetic::tables::SyntheticData;
+use pgassay_sys::input;
 use pgassay_sys::stop::Stop;
 use pgassay_text::number::{count, counted};
 use pgassay_text::quote::quoted_ident;
@@ -63,7 +64,8 @@ impl Statistics {
     pub fn read(dir: &Path) -> anyhow::Result<Self> {
         let text = |name: &str| {
             let path = dir.join(name);
-            fs::read_to_string(&path)
+            input::open(&path)
+                .and_then(io::read_to_string)
                 .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
         };
         let unfit = |name: &str, error: serde_json::Error| {

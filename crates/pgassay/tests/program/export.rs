@@ -369,6 +369,27 @@ fn what_can_not_be_read_is_not_replaced() {
     assert_eq!(files(dir), before);
 }
 
+/// Opening one waited for whoever would write into it.
+#[test]
+fn a_fifo_in_place_of_a_table_is_damaged() {
+    let dir = Runs::new("export-fifo");
+    let dir = &dir.0;
+    let a = rows("20261121T030000Z-a", "2026-11-21T03:00:00Z");
+    let b = rows("20261121T040000Z-b", "2026-11-21T04:00:00Z");
+    write(dir, &[&a]);
+    for table in ["metrics", "runs"] {
+        let place = at(dir, table, "2026-11-21");
+        fs::remove_file(&place).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(&place).status();
+        assert!(made.unwrap().success());
+    }
+    let mut archive = Archive::open(dir).unwrap().unwrap();
+    let added = archive.add(&b).and_then(|_| archive.finish().map(drop));
+    assert!(matches!(added, Err(Error::Damaged { .. })), "{added:?}");
+    // Whatever it makes of the others, it does not wait.
+    drop(past(dir));
+}
+
 #[test]
 fn the_program_exports_and_follows_what_it_exported() {
     let runs = Runs::new("export");

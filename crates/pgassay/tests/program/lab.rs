@@ -159,7 +159,8 @@ fn a_lab_is_measured_and_each_statement_judged() {
     let page = page.to_str().unwrap();
     let output = runs.run(&["lab", &path, "--minutes", "0.3", "--json", "--html", page]);
     let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    // One of its two stages failed.
+    assert_eq!(output.status.code(), Some(4), "{said}");
     assert!(said.contains("pgassay compare temp temp"), "{said}");
     let json: Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {said}"));
@@ -199,6 +200,33 @@ fn a_lab_is_measured_and_each_statement_judged() {
     );
 }
 
+/// It ended with 0.
+#[test]
+fn a_lab_whose_only_stage_failed_ends_as_that_stage() {
+    let runs = Runs::new("lab-failed");
+    for (broken, code) in [
+        ("workload = \"no-such-workload\"", 2),
+        ("workload = \"select-only\"", 3),
+    ] {
+        let arm = match code {
+            3 => "target = \"/no/such/installation\"",
+            _ => "target = \"temp\"",
+        };
+        let path = plan(
+            &runs,
+            &format!(
+                "name = \"mine\"\ntitle = \"t\"\nquestion = \"q\"\n\
+                 [[arm]]\nname = \"with\"\n{arm}\n\
+                 [[stage]]\nid = \"elsewhere\"\nmeasure = \"run\"\n{broken}\nclients = [1]\nscale = [1]\nseconds = 0.1\n\
+                 [[statement]]\nid = \"missing\"\nsays = \"x\"\ntest = {{ kind = \"value\", of = {{ stage = \
+                 \"elsewhere\", arm = \"with\", clients = \"most\" }}, range = {{ at-least = 1 }} }}\n"
+            ),
+        );
+        let output = runs.run(&["lab", &path, "--minutes", "0.3", "--allow-commands"]);
+        assert_eq!(output.status.code(), Some(code), "{}", text(&output.stderr));
+    }
+}
+
 #[test]
 fn the_clients_of_a_lab_are_where_they_are_named_also_after_an_interruption() {
     let runs = Runs::new("lab-from");
@@ -233,7 +261,8 @@ fn the_clients_of_a_lab_are_where_they_are_named_also_after_an_interruption() {
     ];
     let output = runs.run(&words);
     let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    // One of its two stages fails.
+    assert_eq!(output.status.code(), Some(4), "{said}");
     let labs = runs.0.join("labs");
     let dir = fs::read_dir(&labs).unwrap().next().unwrap().unwrap().path();
     let run = fs::read_dir(dir.join("01-reads"))

@@ -32,6 +32,7 @@ use crate::exit::Exit;
 use crate::terminal::Terminal;
 use pgassay_engine::rundir;
 use pgassay_model::Failure;
+use pgassay_sys::input;
 use pgassay_sys::stop::Stop;
 
 /// The name of the facts that a search of settings writes down.
@@ -116,9 +117,12 @@ pub fn recorded(dir: &Path) -> anyhow::Result<Option<Recorded>> {
     Ok(steps.map(|document| Recorded::Steps(Box::new(document))))
 }
 
+/// Larger documents are none of a search.
+const LARGEST: u64 = 64 << 20;
+
 fn fact<T: DeserializeOwned>(dir: &Path, name: &str) -> anyhow::Result<Option<T>> {
     let path = dir.join("facts").join(format!("{name}.json"));
-    let Ok(bytes) = std::fs::read(&path) else {
+    let Ok(bytes) = input::read(&path, LARGEST) else {
         return Ok(None);
     };
     match serde_json::from_slice(&bytes) {

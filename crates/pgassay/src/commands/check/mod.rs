@@ -355,7 +355,8 @@ fn read(path: &Path) -> anyhow::Result<Facts> {
             length >> 20
         )));
     }
-    let text = fs::read(path).map_err(|e| Failure::usage(format!("cannot read {shown}: {e}")))?;
+    let text = input::read(path, LARGEST_FILE)
+        .map_err(|e| Failure::usage(format!("cannot read {shown}: {e}")))?;
     let facts: Facts = serde_json::from_slice(&text).map_err(|e| {
         Failure::usage(format!("{shown} is no file of collected facts: {e}"))
             .with_remedy("pgassay collect --output FILE writes one")

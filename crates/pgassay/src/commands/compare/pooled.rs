@@ -1,6 +1,6 @@
 //! `pgassay compare --pool`: the same comparison from several runs, taken together.
 
-use std::fs;
+use std::io;
 use std::path::Path;
 
 use anyhow::bail;
@@ -15,6 +15,7 @@ use crate::exit::Exit;
 use crate::terminal::Terminal;
 use pgassay_engine::rundir::{self, catalogue};
 use pgassay_model::Failure;
+use pgassay_sys::input;
 
 /// Pools the runs named.
 ///
@@ -70,8 +71,9 @@ pub fn pool(
 fn read(root: &Path, name: &str) -> anyhow::Result<(Compare, Option<patch::PatchPlan>)> {
     let path = Path::new(name);
     if path.is_file() {
-        let text =
-            fs::read_to_string(path).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+        let text = input::open(path)
+            .and_then(io::read_to_string)
+            .map_err(|error| Failure::usage(format!("{name}: {error}")))?;
         let run = serde_json::from_str(&text).map_err(|error| {
             Failure::usage(format!(
                 "{name} is no document of pgassay compare --json: {error}"

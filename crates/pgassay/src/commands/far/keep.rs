@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use pgassay_engine::rundir;
 use pgassay_model::Failure;
+use pgassay_sys::input;
 use rustix::fs::{FlockOperation, OFlags, flock};
 
 use super::files::{DEEPEST, Piece, is_data};
@@ -44,7 +45,7 @@ pub fn refuse_from_elsewhere(dir: &Path) -> Result<(), Failure> {
     else {
         return Ok(());
     };
-    let text = pgassay_sys::input::read(&mark, 1 << 16).unwrap_or_default();
+    let text = input::read(&mark, 1 << 16).unwrap_or_default();
     let place = serde_json::from_slice::<serde_json::Value>(&text).ok();
     let place = place.and_then(|mark| Some(mark.get("place")?.as_str()?.to_owned()));
     let place = place.unwrap_or_else(|| "another machine".to_owned());
@@ -100,7 +101,7 @@ impl Keeper {
     /// The runs that came, and how many of their trials.
     pub fn runs(&self) -> Vec<(&str, usize)> {
         let lines = |file: &PathBuf| {
-            let text = fs::read(file).unwrap_or_default();
+            let text = input::read(file, LARGEST).unwrap_or_default();
             text.iter().filter(|byte| **byte == b'\n').count()
         };
         let trials = |run: &str| {

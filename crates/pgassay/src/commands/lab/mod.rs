@@ -329,6 +329,8 @@ fn measure(
     let before = record.seconds;
     let started = Instant::now();
     let kept = stop.defer();
+    // How the stages ended that were begun here and failed.
+    let mut failed = Vec::new();
     for number in 0..record.parts.len() {
         let part = &record.parts[number];
         if matches!(part.state, State::Done | State::Impossible(_)) || stop.asked() {
@@ -350,9 +352,10 @@ fn measure(
         }
         let part = &record.parts[number];
         let place = dir.join(&part.place);
-        let state = one(part, record, &place, args, global, terminal, stop)?;
+        let (state, exit) = one(part, record, &place, args, global, terminal, stop)?;
         if let State::Failed(why) | State::Impossible(why) = &state {
             terminal.complain(&format!("{}: {why}", record.parts[number].stage));
+            failed.push(exit);
         }
         record.parts[number].state = state;
         record.seconds = before + started.elapsed().as_secs_f64();
@@ -368,10 +371,20 @@ fn measure(
     show(&lab, &args.output, terminal)?;
     terminal.place("report:", &page?);
     next(&args.output, &next_of(record), terminal);
-    Ok(match record.is_complete() {
-        true => Exit::Done,
-        false => Exit::Partial,
-    })
+    Ok(ended(record, &failed))
+}
+
+/// How a lab ends whose stages ended so: in part where some failed, or are left, and others were measured, else as
+/// the first that failed. A stage whose servers are not on this machine was not begun: it is no failure beside others.
+fn ended(record: &Record, failed: &[Exit]) -> Exit {
+    let has = |wanted: State| record.parts.iter().any(|part| part.state == wanted);
+    match failed.first() {
+        _ if has(State::Pending) => Exit::Partial,
+        Some(_) if has(State::Done) => Exit::Partial,
+        Some(first) => *first,
+        None if has(State::Done) => Exit::Done,
+        None => Exit::Target,
+    }
 }
 
 /// The page of the lab that was recorded in this directory.
@@ -409,7 +422,7 @@ fn one(
     global: &GlobalArgs,
     terminal: &mut Terminal,
     stop: &Stop,
-) -> anyhow::Result<State> {
+) -> anyhow::Result<(State, Exit)> {
     let stage = record.plan.stage(&part.stage);
     let measure = stage.map_or(Measure::Run, |stage| stage.measure);
     if measure == Measure::Inspect {
@@ -419,7 +432,7 @@ fn one(
             &place.join(record::CODE),
             pgassay_report::json(&code).as_bytes(),
         )?;
-        return Ok(State::Done);
+        return Ok((State::Done, Exit::Done));
     }
     let machines = machines(args);
     trust::refuse_command(&part.command, &record.plan, &machines)?;
@@ -431,7 +444,7 @@ fn one(
         let name = run.file_name().unwrap_or_default().to_string_lossy();
         let whole = rundir::read(&run)?.end.map(|end| RunState::from(end.state));
         if whole == Some(RunState::Complete) {
-            return Ok(State::Done);
+            return Ok((State::Done, Exit::Done));
         }
         // What another machine recorded is measured anew.
         let elsewhere = part.targets.iter().any(|target| Place::is_meant(target));
@@ -448,13 +461,14 @@ fn one(
     }
     let (exit, said) = match carry_out(&command, place, global, terminal, stop) {
         Ok(done) => done,
-        Err(_) if stop.asked() => return Ok(State::Pending),
+        Err(_) if stop.asked() => return Ok((State::Pending, Exit::Interrupted)),
         Err(error) => {
-            let failure = Failure::of(&error);
             let why = format!("{error:#}");
-            return Ok(match failure.map(|failure| failure.kind) {
-                Some(FailureKind::Target | FailureKind::Usage) => State::Impossible(why),
-                _ => State::Failed(why),
+            let kind = Failure::of(&error).map(|failure| failure.kind);
+            let exit = kind.map_or(Exit::Fault, Exit::from);
+            return Ok(match kind {
+                Some(FailureKind::Target | FailureKind::Usage) => (State::Impossible(why), exit),
+                _ => (State::Failed(why), exit),
             });
         }
     };
@@ -462,7 +476,7 @@ fn one(
         std::fs::create_dir_all(place)?;
         rundir::replace_file(&place.join(record::COUNTS), &said)?;
     }
-    Ok(match exit {
+    let state = match exit {
         Exit::Partial if stop.asked() => State::Pending,
         Exit::Partial => State::Failed("it was measured in part".to_owned()),
         // Of another machine, which has said why.
@@ -474,7 +488,8 @@ fn one(
         Exit::Fault | Exit::Interrupted if stop.asked() => State::Pending,
         Exit::Fault | Exit::Interrupted => State::Failed("it was broken off there".to_owned()),
         _ => State::Done,
-    })
+    };
+    Ok((state, exit))
 }
 
 /// Carries a command out as if it had been typed, its run recorded in `place`; what it would have
