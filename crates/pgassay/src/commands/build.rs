@@ -297,7 +297,7 @@ impl Builds {
 
 fn facts_of(record: &BuildRecord) -> Vec<Fact> {
     let source = &record.source;
-    let hash = &source.hash[..source.hash.len().min(12)];
+    let hash = source.hash.get(..12).unwrap_or(&source.hash);
     let mut facts = vec![
         Fact::new(
             "PostgreSQL",

@@ -331,7 +331,7 @@ fn document(
     let patches = plan.patches.iter();
     let mut facts: Vec<Fact> = patches.map(|p| Fact::new("patch", &p.name)).collect();
     let commit = plan.base.as_deref().map_or(String::new(), |commit| {
-        format!("commit {}", &commit[..commit.len().min(12)])
+        format!("commit {}", commit.get(..12).unwrap_or(commit))
     });
     facts.push(Fact::new("base", format!("PostgreSQL {}", base.version)).remark(commit));
     facts.push(Fact::new("compiler", &base.compiler.banner));

@@ -15,6 +15,7 @@ mod check;
 mod clock;
 mod compare;
 mod compare_runs;
+mod damaged_texts;
 mod deploy;
 mod diagnose_perf;
 mod doctor;

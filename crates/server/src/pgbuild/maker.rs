@@ -439,7 +439,7 @@ fn name_of(order: &Order<'_>, version: &str) -> anyhow::Result<String> {
     let mut name = match (order.name, &facts.commit) {
         (Some(name), _) => name.to_owned(),
         (None, Some(commit)) if facts.kind == "git" => {
-            format!("{version}-g{}", &commit[..commit.len().min(9)])
+            format!("{version}-g{}", commit.get(..9).unwrap_or(commit))
         }
         _ => version.to_owned(),
     };

@@ -34,11 +34,13 @@ fn civil(text: &str) -> Option<i64> {
     let (hour, minute, second) = (parts.next()?, parts.next()?, parts.next()?);
     let (second, fraction) = second.split_once('.').unwrap_or((second, "0"));
     let [hour, minute, second] = [hour, minute, second].map(number::<i64>);
+    let (hour, minute, second) = (hour?, minute?, second?);
     let (month, day): (i64, i64) = (number(month)?, number(day)?);
-    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+    let is_time = hour < 24 && minute < 60 && second <= 60;
+    if !is_time || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
-    let seconds = days(number(year)?, month, day) * 86_400 + hour? * 3600 + minute? * 60 + second?;
+    let seconds = days(number(year)?, month, day) * 86_400 + hour * 3600 + minute * 60 + second;
     Some(seconds * 1_000_000 + fraction_us(fraction)?)
 }
 
@@ -91,6 +93,7 @@ mod tests {
             "2026-11-23",
             "-- a: b",
             "2026-11-23 é",
+            "2026-11-23 999999999999:00:00",
         ] {
             assert_eq!(micros(none), None, "{none}");
         }

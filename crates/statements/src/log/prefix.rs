@@ -169,18 +169,22 @@ fn time_length(text: &str) -> Option<usize> {
     if first == 0 || !text[..first].contains('-') {
         return (first > 0).then_some(first);
     }
-    // Date, blank, time, and a zone: " UTC", "+01", " +0530".
+    // Date, blank, time, and a zone: " UTC", "+01", " +0530". All of it is ASCII.
     let mut length = first + 1 + digits(first + 1, b":.");
     let rest = text.get(length..)?;
     let zone = match rest.strip_prefix(' ') {
         Some(named) => {
-            let word =
-                named.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | ':')));
+            // No name of a zone has a colon; in a prefix such as `%t:%r:` one follows it.
+            let word = named.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '+' | '-')));
             let word = word.unwrap_or(named.len());
             let is_zone = word >= 2 && named[..word].chars().all(|c| !c.is_ascii_lowercase());
             if is_zone { word + 1 } else { 0 }
         }
-        None => rest.find([' ', ',', ']', '|', ';']).unwrap_or(0).min(8),
+        None => rest
+            .bytes()
+            .take(8)
+            .take_while(|b| b.is_ascii_alphanumeric() || b"+-:".contains(b))
+            .count(),
     };
     length += zone;
     Some(length)
@@ -189,6 +193,17 @@ fn time_length(text: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_ends_before_what_is_not_ascii() {
+        let prefix = Prefix::read(OWN).unwrap();
+        for behind in ["€€€€", "é", "+01€", "\u{202e}"] {
+            let line = format!("2026-11-28 03:00:00.000{behind} UTC [7] LOG:  y");
+            assert!(prefix.of(&line).is_none(), "{line}");
+        }
+        let said = prefix.of("2026-11-28 03:00:00.000+0530 [7] LOG:  y");
+        assert_eq!(said.unwrap().rest, "LOG:  y");
+    }
 
     #[test]
     fn prefixes_of_the_wild() {
@@ -235,5 +250,13 @@ mod tests {
             assert!(prefix.of(line).is_none(), "{line}");
         }
         assert!(Prefix::read("%u ").is_err() && Prefix::read("%m ").is_err());
+
+        let cloud = Prefix::read("%t:%r:%u@%d:[%p]:").unwrap();
+        let line = "2026-11-23 09:05:07 UTC:10.0.0.1(53211):app@shop:[4711]:LOG:  y";
+        let said = cloud.of(line).unwrap();
+        assert_eq!(
+            (said.user, said.database, said.session, said.rest),
+            ("app", "shop", "4711", "LOG:  y")
+        );
     }
 }

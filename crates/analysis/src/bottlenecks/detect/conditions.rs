@@ -235,9 +235,8 @@ pub(super) fn converted<'f>(
 ) -> Option<(&'f str, String)> {
     condition.match_indices(")::").find_map(|(at, sign)| {
         let before = &condition[..at];
-        let start = before.rfind(|c: char| !(c.is_alphanumeric() || "._\"".contains(c)));
-        let name = &before[start.map_or(0, |at| at + 1)..];
-        let name = name.rsplit('.').next()?.trim_matches('"');
+        let mut words = before.rsplit(|c: char| !(c.is_alphanumeric() || "._\"".contains(c)));
+        let name = words.next()?.rsplit('.').next()?.trim_matches('"');
         let column = facts.columns.iter().find(|column| *column == name)?;
         let behind = &condition[at + sign.len()..];
         let end = behind.find(|c: char| !(c.is_alphanumeric() || c == '_'));
@@ -359,6 +358,7 @@ mod tests {
         assert_eq!(of("((code)::text = $1)"), some("code", "text"));
         assert_eq!(of("((t.mail)::text = $1)"), None);
         assert_eq!(of("(t.id = ($1)::integer)"), None);
+        assert_eq!(of("(t.\"a€b\")::text = $1)"), None);
         // An index on char(n) does not serve a comparison as text.
         assert_eq!(
             compared("((t.code)::text = $1)", &facts),

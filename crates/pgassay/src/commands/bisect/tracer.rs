@@ -509,6 +509,6 @@ pub(super) fn searched(history: &History) -> Searched {
 
 /// A commit for messages.
 pub(super) fn brief(commit: &Commit) -> String {
-    let id = &commit.id[..commit.id.len().min(9)];
+    let id = commit.id.get(..9).unwrap_or(&commit.id);
     format!("{id} ({})", commit.subject)
 }
