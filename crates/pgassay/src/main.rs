@@ -33,8 +33,9 @@ fn run(arguments: &[OsString], hidden: &io::Result<()>) -> Exit {
             "a password in the arguments stays visible: {error}"
         ));
     }
-    // Where it can't be watched for, the program still ends there, without a word.
+    // Where they can't be watched for, the program still ends there, without a word.
     let _ = pgassay_sys::shrunk::explain_truncated_files();
+    let _ = pgassay_sys::output::report_file_size_limit();
     pgassay_pgwire::end_waits_by(stop.flag().clone());
     pgassay::run(arguments.iter().cloned(), &mut terminal, &stop)
 }

@@ -12,6 +12,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// More links than this in one path are a loop (the kernel's own limit, path_resolution(7)).
 const MOST_LINKS: usize = 40;
@@ -42,18 +43,18 @@ impl WriteError {
     /// What to do about it.
     pub fn remedy(&self) -> &'static str {
         match &self.cause {
-            WriteCause::Io(e) if is_full(e) => "free some space, or name a file on another disk",
+            WriteCause::Io(e) if e.kind() == ErrorKind::FileTooLarge => {
+                "raise the limit (ulimit -f), or name another file"
+            }
+            WriteCause::Io(e) if no_room(e).is_some() => {
+                "free some space, or name a file on another disk"
+            }
             WriteCause::Io(e) if e.kind() == ErrorKind::NotFound => {
                 "create the directory, or name another file"
             }
             WriteCause::Foreign => "remove it, or name a file in a directory of your own",
             _ => "name another file",
         }
-    }
-
-    /// Whether the disk, or the user's share of it, is full.
-    pub fn disk_full(&self) -> bool {
-        matches!(&self.cause, WriteCause::Io(e) if is_full(e))
     }
 
     /// Whether the reader of a pipe has gone.
@@ -71,8 +72,10 @@ impl fmt::Display for WriteError {
             WriteCause::Foreign => f.write_str(
                 "it belongs to another user, in a directory where everybody may create files",
             ),
-            WriteCause::Io(e) if is_full(e) => f.write_str("the disk is full"),
-            WriteCause::Io(e) => e.fmt(f),
+            WriteCause::Io(e) => match no_room(e) {
+                Some(why) => f.write_str(why),
+                None => e.fmt(f),
+            },
         }
     }
 }
@@ -85,11 +88,27 @@ impl From<io::Error> for WriteCause {
     }
 }
 
-fn is_full(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded
-    )
+/// Why a file takes no more: the disk, the user's share of it, or a limit of the process.
+pub fn no_room(error: &io::Error) -> Option<&'static str> {
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Some("the disk is full"),
+        ErrorKind::FileTooLarge => Some("the limit on the size of files (ulimit -f) is reached"),
+        _ => None,
+    }
+}
+
+/// Makes a write beyond the limit on the size of files fail with EFBIG: by default SIGXFSZ ends the process without a word.
+///
+/// The signal is caught rather than ignored: in a program that this one starts it has its default action again. One that
+/// is ignored already stays so.
+///
+/// # Errors
+/// What sigaction(2) gave.
+pub fn report_file_size_limit() -> io::Result<()> {
+    if crate::stop::is_ignored(libc::SIGXFSZ) {
+        return Ok(());
+    }
+    signal_hook::flag::register(libc::SIGXFSZ, Arc::default()).map(drop)
 }
 
 /// Writes a file that a user named.

@@ -56,9 +56,8 @@ impl Stop {
 
     fn watched(second_ends: bool) -> io::Result<Self> {
         let stop = Self::new();
-        let ignored = ignored_signals();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            if ignored & (1 << (signal - 1)) != 0 {
+            if is_ignored(signal) {
                 continue;
             }
             // Order matters: whether to exit is looked at before this signal decides on the next.
@@ -129,12 +128,12 @@ impl Drop for Deferred {
     }
 }
 
-/// The signals that whoever started us had us ignore, as a set of bits; bit 0 is signal 1.
-fn ignored_signals() -> u64 {
+/// Whether whoever started us had us ignore a signal.
+pub(crate) fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .unwrap_or(0)
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
 }
 
 #[cfg(test)]

@@ -29,9 +29,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use pgassay_sys::output::WriteCause;
+use pgassay_sys::output::{self, WriteCause};
 
-use pgassay_model::{Failure, FailureKind};
+use pgassay_model::Failure;
 use pgassay_server::clock;
 
 /// The directory that holds all runs.
@@ -63,7 +63,7 @@ pub fn root(flag: Option<&Path>) -> anyhow::Result<PathBuf> {
 /// # Errors
 /// Where it can't be written, as on a full disk; what was there is unchanged.
 pub fn replace_file(path: &Path, content: &[u8]) -> anyhow::Result<()> {
-    pgassay_sys::output::replace(path, content).map_err(|error| match error.cause {
+    output::replace(path, content).map_err(|error| match error.cause {
         WriteCause::Io(e) => cannot_write(path, &e),
         _ => Failure::usage(error.to_string())
             .with_remedy("name another directory with --runs DIR or $PGASSAY_RUNS")
@@ -73,17 +73,16 @@ pub fn replace_file(path: &Path, content: &[u8]) -> anyhow::Result<()> {
 
 /// What a failed write means to the user.
 fn cannot_write(path: &Path, error: &io::Error) -> anyhow::Error {
-    let failure = match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Failure {
-            kind: FailureKind::Partial,
-            message: format!("the disk is full: cannot write {}", path.display()),
-            remedy: Some(
-                "make room, or put the runs elsewhere with --runs DIR; what was measured before \
-                 is whole: pgassay runs"
-                    .to_owned(),
-            ),
-        },
-        _ => Failure::usage(format!("cannot write {}: {error}", path.display()))
+    let remedy = match error.kind() {
+        io::ErrorKind::FileTooLarge => "raise the limit",
+        _ => "make room, or put the runs elsewhere with --runs DIR",
+    };
+    let failure = match output::no_room(error) {
+        Some(why) => Failure::partial(format!("{why}: cannot write {}", path.display()))
+            .with_remedy(format!(
+                "{remedy}; what was measured before is whole: pgassay runs"
+            )),
+        None => Failure::usage(format!("cannot write {}: {error}", path.display()))
             .with_remedy("name another directory with --runs DIR or $PGASSAY_RUNS"),
     };
     failure.into()

@@ -290,11 +290,9 @@ fn open(dir: &Path, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Arch
 /// An error of the tables with what to do about it.
 pub(super) fn explain(error: Error) -> anyhow::Error {
     let remedy = match &error {
-        Error::Write { error, .. } => match error.kind() {
-            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-                "free some space, and export again: what was there is unchanged".to_owned()
-            }
-            _ => "name a directory of your own with --parquet".to_owned(),
+        Error::Write { error, .. } => match pgassay_sys::output::no_room(error) {
+            Some(_) => "make room for it, and export again: what was there is unchanged".to_owned(),
+            None => "name a directory of your own with --parquet".to_owned(),
         },
         Error::Damaged { path, .. } => format!(
             "move {} away and export the runs of that day again",

@@ -4,10 +4,9 @@
 //! then as the file has them.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use pgassay_model::Failure;
 use pgassay_statements::anonymise;
 use pgassay_statements::made::Made;
@@ -83,8 +82,10 @@ impl Writing {
             if let Some(salt) = self.salt {
                 anonymise::row(&mut one.values, salt);
             }
-            serde_json::to_writer(&mut self.lines, &Waiting::of(&one)).with_context(full)?;
-            self.lines.write_all(b"\n").with_context(full)?;
+            serde_json::to_writer(&mut self.lines, &Waiting::of(&one))
+                .map_err(io::Error::from)
+                .and_then(|()| self.lines.write_all(b"\n"))
+                .map_err(|error| unwritten(&self.path, &error))?;
         }
         Ok(())
     }
@@ -94,7 +95,9 @@ impl Writing {
     /// # Errors
     /// Where it can't be written.
     pub fn finish(mut self, drafts: &[Draft], made: &mut Made) -> anyhow::Result<()> {
-        self.lines.flush().with_context(full)?;
+        let path = self.path.clone();
+        let unwritten = |error: io::Error| unwritten(&path, &error);
+        self.lines.flush().map_err(unwritten)?;
         let mut scripts: Vec<Option<(u32, bool)>> = vec![None; drafts.len()];
         for (script, kind) in (0..).zip(order(drafts)) {
             let has_values = matches!(&drafts[kind].values, Values::Rows(rows) if !rows.is_empty());
@@ -123,8 +126,8 @@ impl Writing {
         let (part, file) = Part::create(&self.path)?;
         let mut written = BufWriter::with_capacity(1 << 20, file);
         let mut put = |line: String| -> anyhow::Result<()> {
-            written.write_all(line.as_bytes()).with_context(full)?;
-            written.write_all(b"\n").with_context(full)
+            written.write_all(line.as_bytes()).map_err(unwritten)?;
+            Ok(written.write_all(b"\n").map_err(unwritten)?)
         };
         put(serde_json::to_string(&header)?)?;
         self.each(&scripts, begin_us, &mut |line| {
@@ -132,11 +135,9 @@ impl Writing {
         })?;
         let file = written
             .into_inner()
-            .map_err(|error| error.into_error())
-            .with_context(full)?;
-        file.sync_all().with_context(full)?;
-        fs::rename(&part.0, &self.path)
-            .with_context(|| format!("writing {}", self.path.display()))?;
+            .map_err(|error| unwritten(error.into_error()))?;
+        file.sync_all().map_err(unwritten)?;
+        fs::rename(&part.0, &self.path).map_err(unwritten)?;
         made.sessions_file = Some(self.path.display().to_string());
         made.recorded = Some(transactions);
         made.connections = Some(header.connections);
@@ -144,9 +145,9 @@ impl Writing {
     }
 
     fn waiting(&self, then: &mut dyn FnMut(Waiting) -> anyhow::Result<()>) -> anyhow::Result<()> {
-        let file = File::open(&self.waiting.0).with_context(full)?;
+        let file = File::open(&self.waiting.0)?;
         for line in BufReader::with_capacity(1 << 20, file).lines() {
-            then(serde_json::from_str(&line.with_context(full)?)?)?;
+            then(serde_json::from_str(&line?)?)?;
         }
         Ok(())
     }
@@ -178,6 +179,8 @@ impl Writing {
     }
 }
 
-fn full() -> String {
-    "writing the sessions; free some space, or name a file on another disk with --to".to_owned()
+fn unwritten(path: &Path, error: &io::Error) -> Failure {
+    let why = output::no_room(error).map_or_else(|| error.to_string(), str::to_owned);
+    Failure::usage(format!("cannot write {}: {why}", path.display()))
+        .with_remedy("make room for it, or name a file on another disk with --to")
 }
