@@ -1,6 +1,6 @@
 //! A workload that was made of what a server ran: its scripts, and what is not in it.
 
-use pgassay_statements::made::Made;
+use pgassay_statements::made::{LeftOut, Made};
 use pgassay_text::{cell, cut};
 
 use super::document::{Block, Cell, Column, Depth, Document, Fact, Section, Table};
@@ -21,6 +21,11 @@ impl Report for Made {
             percent(self.share()),
             counted(self.statements, "statement"),
         )];
+        if !self.left_out.is_empty() {
+            let why = |one: &LeftOut| format!("{} ({})", one.why, one.statements);
+            let whys: Vec<String> = self.left_out.iter().take(3).map(why).collect();
+            headline.push(format!("Not in it: {}.", whys.join("; ")));
+        }
         if let Some(share) = self.time_covered {
             headline.push(format!(
                 "They are {} of the server's time in statements.",

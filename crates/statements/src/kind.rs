@@ -36,9 +36,12 @@ fn utility(word: &str) -> Kind {
 /// What a statement of a log is, which may be damaged.
 pub(crate) fn kind_of(statement: &Statement) -> Kind {
     let mut parameters = statement.parameters.iter().flatten();
-    match statement.text.contains('\0') || parameters.any(|value| value.contains('\0')) {
-        true => Kind::Unfit("a zero byte in its text".to_owned()),
-        false => kind(&statement.text),
+    if statement.text.contains('\0') || parameters.any(|value| value.contains('\0')) {
+        return Kind::Unfit("a zero byte in its text".to_owned());
+    }
+    match (kind(&statement.text), statement.doubt) {
+        (Kind::Work, Some(doubt)) => Kind::Unfit(doubt.words().to_owned()),
+        (kind, _) => kind,
     }
 }
 

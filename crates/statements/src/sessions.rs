@@ -192,6 +192,14 @@ impl Sessions {
         }
     }
 
+    /// A part of the log can't be read, and any session's statement may have been there: no transaction that is open
+    /// is whole.
+    pub fn gap(&mut self) {
+        for session in self.open.values_mut().filter(|session| session.explicit) {
+            session.spoil("a record within its transaction can't be read");
+        }
+    }
+
     /// The log is over: what is open is no whole transaction.
     pub fn end(&mut self) {
         let open: Vec<(String, Session)> = self.open.drain().collect();
@@ -242,7 +250,13 @@ impl Sessions {
         }
         session.took_us += micros;
         session.waited(began, record.at_us);
-        match kind_of(&statement) {
+        let kind = kind_of(&statement);
+        if let Some(doubt) = statement.doubt
+            && (session.explicit || matches!(kind, Kind::Begin))
+        {
+            session.spoil(doubt.words());
+        }
+        match kind {
             Kind::Begin => {
                 if session.explicit {
                     // BEGIN within a transaction is a warning.

@@ -555,6 +555,64 @@ fn what_is_no_log_of_statements_says_what_to_do() {
 }
 
 #[test]
+fn a_log_that_lost_its_tabs_makes_no_statement_shorter() {
+    let folder = Folder::new("tabs");
+    let entry = |second: u32, message: &str| {
+        format!(
+            "2026-11-23 09:00:{second:02}.000 UTC [7] app@shop LOG:  duration: 1.000 ms  {message}\n"
+        )
+    };
+    let log = [
+        entry(
+            1,
+            "statement: UPDATE orders SET closed = true\n                    WHERE id = 71;",
+        ),
+        entry(2, "statement: DELETE FROM orders\n        WHERE id = 72"),
+        entry(3, "statement: DELETE FROM items\nWHERE id = 73"),
+        entry(4, "execute s: DELETE FROM shelves WHERE note = $1")
+            + "2026-11-23 09:00:04.000 UTC [7] app@shop DETAIL:  parameters: $1 = 'Kaffeemasc...'\n",
+        entry(5, "statement: SELECT name FROM items WHERE id = 5"),
+        // The rest of it is in the next file.
+        entry(6, "statement: DELETE FROM customers"),
+    ];
+    let file = folder.file("own.log", log.concat().as_bytes());
+    let file = file.to_str().unwrap();
+    let words = ["workload", "from-log", file, "--to", "mine.sql", "--force"];
+    let output = pgassay(&words, &folder.0);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = fs::read_to_string(folder.0.join("mine.sql")).unwrap();
+    for (words, there) in [
+        (
+            "UPDATE orders SET closed = true\n            WHERE id = 71",
+            true,
+        ),
+        ("DELETE FROM orders\nWHERE id = 72", true),
+        ("SELECT name FROM items WHERE id = 5", true),
+        ("DELETE FROM items", false),
+        ("DELETE FROM shelves", false),
+        ("DELETE FROM customers", false),
+    ] {
+        assert_eq!(text.contains(words), there, "{words}: {text}");
+    }
+    assert!(
+        said.contains("50% of 6 statements") && said.contains("Not in it: "),
+        "{said}"
+    );
+    let made = made(&[&words[..], &["--json"]].concat(), &folder.0);
+    let left = made["left_out"].as_array().unwrap();
+    let whys: Vec<&str> = left.iter().filter_map(|one| one["why"].as_str()).collect();
+    assert_eq!((left.len(), &made["covered"]), (3, &3.into()), "{made:#}");
+    for why in [
+        "without prefix or indentation",
+        "the log file ends",
+        "log_parameter_max_length",
+    ] {
+        assert!(whys.iter().any(|one| one.contains(why)), "{whys:?}");
+    }
+}
+
+#[test]
 fn a_server_that_counts_no_statements_says_what_to_do() {
     let server = Server::start(HBA, &[], |_| {});
     let folder = Folder::new("uncounted");

@@ -29,8 +29,7 @@ pub(super) struct Lines {
 impl Lines {
     pub fn line(&mut self, line: &[u8], counts: &mut Counts, found: &mut dyn FnMut(Record)) {
         let quotes = line.iter().filter(|b| **b == b'"').count();
-        if self.open && quotes.is_multiple_of(2) && is_whole(&mut self.parser, line) {
-            // What was before it was cut: within a field its quotes would be doubled.
+        if self.open && begins_record(line) {
             self.forget(counts);
         }
         if self.open {
@@ -49,24 +48,37 @@ impl Lines {
             return;
         }
         match self.parser.record(&self.part) {
-            Some(record) => {
+            Some(mut record) => {
                 counts.records += 1;
+                // The whole file may have been given other line ends.
+                record.reflowed = self.part.ends_with(b"\r");
                 found(record);
             }
-            None => counts.foreign += 1,
+            None => {
+                counts.foreign += 1;
+                counts.cut += u64::from(begins_record(&self.part));
+            }
         }
     }
 
     /// Gives up what is not whole.
     pub fn forget(&mut self, counts: &mut Counts) {
         counts.foreign += u64::from(self.open);
+        counts.cut += u64::from(self.open);
         self.open = false;
     }
 }
 
-/// Whether a line is a record by itself.
-fn is_whole(parser: &mut Parser, line: &[u8]) -> bool {
-    line.first().is_some_and(u8::is_ascii_digit) && parser.record(line).is_some()
+/// Whether a line is the first of a record: a time, and a user in quotes or none. Within a field the user's quotes
+/// would be doubled.
+fn begins_record(line: &[u8]) -> bool {
+    let Some(comma) = line.iter().take(64).position(|b| *b == b',') else {
+        return false;
+    };
+    let user = matches!(&line[comma + 1..], [b',', ..] | [b'"', b'"', b',', ..])
+        || matches!(&line[comma + 1..], [b'"', next, ..] if *next != b'"');
+    let time = std::str::from_utf8(&line[..comma]).ok();
+    user && line[0].is_ascii_digit() && time.is_some_and(|time| clock::micros(time).is_some())
 }
 
 /// The library's reader, which is kept from record to record: making one takes longer than a record does.
@@ -137,5 +149,6 @@ fn of_fields(fields: &csv::ByteRecord) -> Option<Record> {
         severity: text(field::SEVERITY),
         message: text(field::MESSAGE),
         detail: text(field::DETAIL),
+        ..Record::default()
     })
 }

@@ -25,8 +25,9 @@ struct Line {
 
 pub(super) fn line(line: &[u8], counts: &mut Counts, found: &mut dyn FnMut(Record)) {
     let text = String::from_utf8_lossy(line);
-    let read: Option<Line> = serde_json::from_str(&text).ok();
-    let record = read.and_then(|line| {
+    let read: Result<Line, _> = serde_json::from_str(&text);
+    let cut = matches!(&read, Err(error) if error.is_eof() && text.starts_with('{'));
+    let record = read.ok().and_then(|line| {
         Some(Record {
             at_us: clock::micros(&line.timestamp)?,
             session: line.session_id,
@@ -36,6 +37,7 @@ pub(super) fn line(line: &[u8], counts: &mut Counts, found: &mut dyn FnMut(Recor
             severity: line.error_severity,
             message: line.message,
             detail: line.detail,
+            ..Record::default()
         })
     });
     match record {
@@ -43,6 +45,9 @@ pub(super) fn line(line: &[u8], counts: &mut Counts, found: &mut dyn FnMut(Recor
             counts.records += 1;
             found(record);
         }
-        None => counts.foreign += u64::from(!text.trim().is_empty()),
+        None => {
+            counts.foreign += u64::from(!text.trim().is_empty());
+            counts.cut += u64::from(cut);
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! What a record says of statements.
 
+use pgassay_text::sql;
+
 use super::Record;
+use super::doubt::{self, Doubt};
 use super::plan::{self, LoggedPlan};
 
 /// A statement as the log has it.
@@ -12,6 +15,8 @@ pub struct Statement {
     pub parameters: Vec<Option<String>>,
     /// By the extended protocol: what varies are parameters, not literals.
     pub prepared: bool,
+    /// Why it may not be the statement that was sent.
+    pub doubt: Option<Doubt>,
 }
 
 /// What a record says.
@@ -63,16 +68,20 @@ pub fn said(record: &Record) -> Option<Said> {
             return Some(Said::Prepared(micros));
         }
         if rest.starts_with("plan:") {
-            return Some(Said::Explained(plan::plan(rest).map(Box::new), micros));
+            // A plan's text comes before its tree, so that one at the end of a file has it. The tree is told by
+            // its indentation.
+            let whole = matches!(record.doubt, None | Some(Doubt::LastOfFile)) && !record.reflowed;
+            let plan = whole.then(|| plan::plan(rest)).flatten();
+            return Some(Said::Explained(plan.map(Box::new), micros));
         }
         return Some(
-            statement(rest, &record.detail).map_or(Said::NotUnderstood, |s| Said::Ended(s, micros)),
+            statement(rest, record).map_or(Said::NotUnderstood, |s| Said::Ended(s, micros)),
         );
     }
     if message.starts_with("disconnection: ") {
         return Some(Said::Left);
     }
-    match statement(message, &record.detail) {
+    match statement(message, record) {
         Some(statement) => Some(Said::Began(statement)),
         // `Dauer: 0.035 ms`, `durée : 0.035 ms`
         None => is_duration(message).then_some(Said::NotUnderstood),
@@ -95,62 +104,68 @@ fn millis(text: &str) -> Option<u64> {
 }
 
 /// `statement: …` or `execute NAME: …`.
-fn statement(text: &str, detail: &str) -> Option<Statement> {
+fn statement(text: &str, record: &Record) -> Option<Statement> {
+    let whole = |text: &str| {
+        record
+            .doubt
+            .or_else(|| doubt::of_text(text, record.reflowed))
+    };
     if let Some(text) = text.strip_prefix("statement: ") {
         return Some(Statement {
             text: text.to_owned(),
+            doubt: whole(text),
             ..Statement::default()
         });
     }
     let rest = text.strip_prefix("execute ")?;
     let rest = rest.strip_prefix("fetch from ").unwrap_or(rest);
     let (_, text) = rest.split_once(": ")?;
+    let parameters = parameters(&record.detail);
+    let of_parameters = match &parameters {
+        None => Some(Doubt::Parameter),
+        Some(values) => {
+            let mut values = values.iter().flatten();
+            let lines = record.reflowed && values.any(|value| value.contains('\n'));
+            lines.then_some(Doubt::LiteralLayout)
+        }
+    };
     Some(Statement {
         text: text.to_owned(),
-        parameters: parameters(detail),
+        parameters: parameters.unwrap_or_default(),
         prepared: true,
+        doubt: whole(text).or(of_parameters),
     })
 }
 
-/// The values of `parameters: $1 = '42', $2 = NULL`.
-fn parameters(detail: &str) -> Vec<Option<String>> {
-    let Some((head, mut rest)) = detail.split_once(": ") else {
-        return Vec::new();
-    };
-    if !head.eq_ignore_ascii_case("parameters") {
-        return Vec::new();
-    }
+/// The values of `parameters: $1 = '42', $2 = NULL`; none where they are not whole. With `log_parameter_max_length`
+/// the server ends a value that it cuts with `...`.
+fn parameters(detail: &str) -> Option<Vec<Option<String>>> {
     let mut values = Vec::new();
-    while let Some(after) = rest.strip_prefix('$') {
-        let Some((_, after)) = after.split_once(" = ") else {
-            break;
-        };
-        let (value, length) = match after.strip_prefix('\'') {
-            None => (None, after.find(", $").unwrap_or(after.len())),
-            Some(inner) => {
-                let length = closing(inner);
-                (Some(inner[..length].replace("''", "'")), length + 2)
+    let mut rest = match detail.split_once(": ") {
+        Some((head, rest)) if head.eq_ignore_ascii_case("parameters") => rest,
+        _ => return Some(values),
+    };
+    loop {
+        let (number, after) = rest.strip_prefix('$')?.split_once(" = ")?;
+        if number.parse() != Ok(values.len() + 1) {
+            return None;
+        }
+        let (value, after) = if after.starts_with('\'') {
+            let (quoted, after) = after.split_at(sql::quoted(after.as_bytes(), false)?);
+            let value = &quoted[1..quoted.len() - 1];
+            if value.ends_with("...") {
+                return None;
             }
+            (Some(value.replace("''", "'")), after)
+        } else {
+            (None, after.strip_prefix("NULL")?)
         };
         values.push(value);
-        rest = after.get(length..).unwrap_or_default();
-        rest = rest.strip_prefix(", ").unwrap_or_default();
-    }
-    values
-}
-
-/// Where the quote is that closes a text.
-fn closing(text: &str) -> usize {
-    let bytes = text.as_bytes();
-    let mut at = 0;
-    while at < bytes.len() {
-        match (bytes[at], bytes.get(at + 1)) {
-            (b'\'', Some(b'\'')) => at += 2,
-            (b'\'', _) => return at,
-            _ => at += 1,
+        if after.is_empty() {
+            return Some(values);
         }
+        rest = after.strip_prefix(", ")?;
     }
-    at
 }
 
 #[cfg(test)]
@@ -230,8 +245,17 @@ mod tests {
             "parameters: $1 = 'x",
             "é: $1",
             "parameters: $1 = ''' ",
+            "parameters: $1 = 'Kaffeemasc...'",
+            "parameters: $1 = 'a', $2 = NUL",
+            "parameters: $1 = 'a', $3 = 'b'",
+            "parameters: $1 = 'a', ",
         ] {
-            log("duration: 1 ms  execute a: b", detail);
+            let said = log("duration: 1 ms  execute a: b", detail);
+            let Some(Said::Ended(statement, _)) = said else {
+                panic!("{said:?}");
+            };
+            let damaged = detail.starts_with('p').then_some(Doubt::Parameter);
+            assert_eq!(statement.doubt, damaged, "{detail}");
         }
     }
 }

@@ -1,16 +1,19 @@
 //! PostgreSQL's logs, record by record: csvlog, jsonlog, and stderr by its `log_line_prefix`.
 //!
 //! Lines are pushed in one at a time, so that a log of any size is read in bounded memory. A record that is
-//! none, another program's line, and one that is longer than [`LONGEST`] are counted and passed over.
+//! none, another program's line, and one that is longer than [`LONGEST`] are counted and passed over. A record
+//! that may not be whole says why: [`doubt`].
 
 pub mod clock;
 mod csv;
+pub mod doubt;
 mod json;
 pub mod message;
 pub mod plan;
 pub mod prefix;
 mod stderr;
 
+use doubt::Doubt;
 use prefix::Prefix;
 
 /// Longest record that is read, in bytes; a longer one is passed over.
@@ -35,6 +38,10 @@ pub struct Record {
     pub message: String,
     /// The detail, or empty.
     pub detail: String,
+    /// Why it may not be whole.
+    pub doubt: Option<Doubt>,
+    /// Its line breaks and indentation may not be those that were sent.
+    pub reflowed: bool,
 }
 
 /// What was read, and what was not.
@@ -44,6 +51,8 @@ pub struct Counts {
     pub records: u64,
     /// Lines or records that are none.
     pub foreign: u64,
+    /// Of these, records of csvlog and jsonlog of which a part is missing.
+    pub cut: u64,
     /// Records that were too long.
     pub too_long: u64,
 }
@@ -99,20 +108,20 @@ impl Reader {
     /// Says that a line was too long to be read.
     pub fn too_long(&mut self) {
         self.counts.too_long += 1;
-        self.forget();
+        match &mut self.lines {
+            Lines::Csv(lines) => lines.forget(&mut self.counts),
+            Lines::Json => {}
+            // It may be a line of the statement before it.
+            Lines::Stderr(lines) => lines.doubt(Doubt::LongLine),
+        }
     }
 
     /// The file is over: what is half a record is none.
     pub fn end(&mut self, found: &mut dyn FnMut(Record)) {
-        if let Lines::Stderr(lines) = &mut self.lines {
-            lines.end(&mut self.counts, found);
-        }
-        self.forget();
-    }
-
-    fn forget(&mut self) {
-        if let Lines::Csv(lines) = &mut self.lines {
-            lines.forget(&mut self.counts);
+        match &mut self.lines {
+            Lines::Csv(lines) => lines.forget(&mut self.counts),
+            Lines::Json => {}
+            Lines::Stderr(lines) => lines.end(&mut self.counts, found),
         }
     }
 }
@@ -134,6 +143,9 @@ pub fn format_of(name: &str, begin: &[u8]) -> Option<Format> {
     }
     None
 }
+
+#[cfg(test)]
+mod truncated;
 
 #[cfg(test)]
 mod tests {
@@ -183,6 +195,7 @@ mod tests {
             2026-11-23 09:00:00.000 UTC [7] a@b DETAIL:  parameters: $1 = '2'\n\
             2026-11-23 09:00:01.000 UTC [7] a@b LOG:  statement: SELECT 1\r\n\
             \t  + 1\r\n\
+            2026-11-23 09:00:01.000 UTC [7] a@b LOG:  statement: SELECT 0\n\
             Nov 23 09:00:01 host kernel: oom \"\n\
             2026-11-23 09:00:02.000 UTC [7] a@b STATEMENT:  SELECT 3\n\
             2026-11-23 09:00:02.000 UTC [7] a@b LOG:  statement: SELECT 2\n\
@@ -190,9 +203,13 @@ mod tests {
         let mut reader = Reader::new(&Format::Stderr(prefix));
         assert_eq!(
             messages(&mut reader, text.as_bytes()),
-            ["statement: SELECT 1\n  + 1", "statement: SELECT 2"]
+            [
+                "statement: SELECT 1\n  + 1",
+                "statement: SELECT 0",
+                "statement: SELECT 2"
+            ]
         );
-        assert_eq!((reader.counts.records, reader.counts.foreign), (2, 2));
+        assert_eq!((reader.counts.records, reader.counts.foreign), (3, 2));
     }
 
     #[test]

@@ -1,5 +1,10 @@
-//! A log to stderr: a prefix, the severity, the message; lines that go on begin with a tab.
+//! A log to stderr: a prefix, the severity, the message.
+//!
+//! The server begins each further line of a message with a tab. Copies of a log may have blanks in its place, or nothing.
+//! Lines with a tab or blanks continue the entry before them. What a line with neither belongs to is not known: it may
+//! be another program's, and the statement before it is in doubt.
 
+use super::doubt::{Doubt, is_collector_limit};
 use super::prefix::Prefix;
 use super::{Counts, LONGEST, Record};
 
@@ -25,6 +30,9 @@ const SEVERITIES: &[&str] = &[
     "DEBUG5",
 ];
 
+/// Blanks that stand for the server's tab.
+const TAB: usize = 8;
+
 /// The severity with which a text begins, and what follows.
 pub(super) fn severity(text: &str) -> Option<(&'static str, &str)> {
     let (word, rest) = text.split_once(':')?;
@@ -36,10 +44,23 @@ pub(super) fn severity(text: &str) -> Option<(&'static str, &str)> {
 pub(super) struct Lines {
     prefix: Prefix,
     record: Option<Record>,
-    /// Lines that go on belong to its detail.
+    /// Further lines belong to its detail.
     in_detail: bool,
     /// They belong to something that is not kept.
     passing: bool,
+    /// How the lines of the record are laid out.
+    layout: Layout,
+}
+
+/// How the lines of a record are laid out.
+#[derive(Default)]
+struct Layout {
+    tabs: bool,
+    blanks: bool,
+    /// Empty lines without a tab since the last line: of the record only where more of it follows.
+    empty: usize,
+    /// The last line ended with a carriage return.
+    carriage_return: bool,
 }
 
 impl Lines {
@@ -49,65 +70,100 @@ impl Lines {
             record: None,
             in_detail: false,
             passing: true,
+            layout: Layout::default(),
         }
     }
 
     pub fn line(&mut self, line: &[u8], counts: &mut Counts, found: &mut dyn FnMut(Record)) {
-        let text = String::from_utf8_lossy(line);
-        let text = text.trim_end_matches('\r');
+        let whole = String::from_utf8_lossy(line);
+        let text = whole.trim_end_matches('\r');
         if let Some(more) = text.strip_prefix('\t') {
-            self.goes_on(more, counts);
+            self.goes_on(more, true, counts);
+        } else if text.trim().is_empty() {
+            self.layout.empty += 1;
             return;
-        }
-        let Some(said) = self.prefix.of(text) else {
-            counts.foreign += u64::from(!text.is_empty());
-            return;
-        };
-        let Some((severity, message)) = severity(said.rest) else {
-            counts.foreign += 1;
-            return;
-        };
-        match severity {
-            "DETAIL" => {
-                let same = self
-                    .record
-                    .as_mut()
-                    .filter(|record| record.session == said.session);
-                self.passing = same.is_none();
-                self.in_detail = true;
-                if let Some(record) = same {
-                    message.clone_into(&mut record.detail);
+        } else if let Some(said) = self.prefix.of(text) {
+            match severity(said.rest) {
+                Some(("DETAIL", message)) => {
+                    let same = self
+                        .record
+                        .as_mut()
+                        .filter(|record| record.session == said.session);
+                    self.passing = same.is_none();
+                    self.in_detail = true;
+                    if let Some(record) = same {
+                        message.clone_into(&mut record.detail);
+                    }
+                }
+                Some(("HINT" | "STATEMENT" | "CONTEXT" | "QUERY" | "LOCATION", _)) => {
+                    self.passing = true;
+                }
+                Some((severity, message)) => {
+                    let record = Record {
+                        at_us: said.at_us,
+                        session: said.session.to_owned(),
+                        user: said.user.to_owned(),
+                        database: said.database.to_owned(),
+                        application: said.application.to_owned(),
+                        severity: severity.to_owned(),
+                        message: message.to_owned(),
+                        ..Record::default()
+                    };
+                    self.begin(Some(record), counts, found);
+                }
+                // An entry all the same: its lines are not those of the one before.
+                None => {
+                    counts.foreign += 1;
+                    self.begin(None, counts, found);
                 }
             }
-            "HINT" | "STATEMENT" | "CONTEXT" | "QUERY" | "LOCATION" => self.passing = true,
-            _ => {
-                self.end(counts, found);
-                self.passing = false;
-                self.in_detail = false;
-                self.record = Some(Record {
-                    at_us: said.at_us,
-                    session: said.session.to_owned(),
-                    user: said.user.to_owned(),
-                    database: said.database.to_owned(),
-                    application: said.application.to_owned(),
-                    severity: severity.to_owned(),
-                    message: message.to_owned(),
-                    detail: String::new(),
-                });
-            }
+            self.layout.empty = 0;
+        } else if text.starts_with(' ') {
+            let blanks = text.bytes().take_while(|b| *b == b' ').count();
+            self.goes_on(&text[blanks.min(TAB)..], false, counts);
+        } else {
+            counts.foreign += 1;
+            self.doubt(Doubt::Unprefixed);
         }
+        if is_collector_limit(line.len()) {
+            self.doubt(Doubt::CollectorLimit);
+        }
+        self.layout.carriage_return = text.len() < whole.len();
     }
 
-    fn goes_on(&mut self, more: &str, counts: &mut Counts) {
+    fn begin(&mut self, next: Option<Record>, counts: &mut Counts, found: &mut dyn FnMut(Record)) {
+        if let Some(record) = self.record.take() {
+            counts.records += 1;
+            found(record);
+        }
+        self.passing = next.is_none();
+        self.in_detail = false;
+        self.layout = Layout::default();
+        self.record = next;
+    }
+
+    /// Joins a line to the entry before it.
+    fn goes_on(&mut self, more: &str, tab: bool, counts: &mut Counts) {
+        let layout = &mut self.layout;
+        let empty = std::mem::take(&mut layout.empty);
         let Some(record) = self.record.as_mut().filter(|_| !self.passing) else {
             return;
         };
+        layout.tabs |= tab;
+        layout.blanks |= !tab;
+        if layout.tabs && layout.blanks {
+            record.doubt.get_or_insert(Doubt::MixedIndentation);
+        }
+        if record.doubt.is_some() {
+            return;
+        }
+        record.reflowed |= !tab || empty > 0 || layout.carriage_return;
         let into = if self.in_detail {
             &mut record.detail
         } else {
             &mut record.message
         };
-        into.push('\n');
+        into.extend(std::iter::repeat_n('\n', empty + 1));
         into.push_str(more);
         if into.len() > LONGEST {
             counts.too_long += 1;
@@ -115,10 +171,18 @@ impl Lines {
         }
     }
 
-    pub fn end(&mut self, counts: &mut Counts, found: &mut dyn FnMut(Record)) {
-        if let Some(record) = self.record.take() {
-            counts.records += 1;
-            found(record);
+    /// Says why the record that is open may not be whole.
+    pub fn doubt(&mut self, doubt: Doubt) {
+        if let Some(record) = self.record.as_mut().filter(|_| !self.passing) {
+            record.doubt.get_or_insert(doubt);
         }
+    }
+
+    /// The file is over: whether more belongs to its last record is not known.
+    pub fn end(&mut self, counts: &mut Counts, found: &mut dyn FnMut(Record)) {
+        if let Some(record) = &mut self.record {
+            record.doubt.get_or_insert(Doubt::LastOfFile);
+        }
+        self.begin(None, counts, found);
     }
 }

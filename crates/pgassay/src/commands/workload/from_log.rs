@@ -56,6 +56,7 @@ pub fn from_log(args: &FromLogArgs, terminal: &mut Terminal, stop: &Stop) -> any
         })?;
         counts.records += read.records;
         counts.foreign += read.foreign;
+        counts.cut += read.cut;
         counts.too_long += read.too_long;
     }
     progress.clear();
@@ -136,6 +137,12 @@ fn notes(made: &mut Made, sessions: &Sessions, counts: &Counts) {
             counts.foreign
         ));
     }
+    if counts.cut > 0 {
+        made.notes.push(format!(
+            "{} records of the log are not whole and were dropped.",
+            counts.cut
+        ));
+    }
     if counts.too_long > 0 {
         made.notes.push(format!(
             "{} records are longer than {} MiB and were passed over.",
@@ -178,7 +185,7 @@ fn refuse_empty(sessions: &Sessions, counts: &Counts, args: &FromLogArgs) -> Res
         Failure::usage(format!(
             "the log has no whole transaction that can be run: {why} ({n} statements)"
         ))
-        .with_remedy("log for longer")
+        .with_remedy("log for longer, and give the log file itself, not a copy from a console")
     } else if filtered {
         Failure::usage(
             "the log has no statements with durations of that database, user and application",
@@ -232,10 +239,15 @@ fn one(
             line.pop();
         } else if line.len() > LONGEST {
             reader.too_long();
+            sessions.gap();
             bytes += skip_line(&mut input)?;
             continue;
         }
+        let unread = reader.counts.cut + reader.counts.too_long;
         reader.line(&line, &mut |record| sessions.record(&record));
+        if reader.counts.cut + reader.counts.too_long > unread {
+            sessions.gap();
+        }
         if let Some(writing) = &mut writing {
             writing.take(&mut sessions.executed)?;
         }
