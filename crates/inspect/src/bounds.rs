@@ -1,6 +1,6 @@
 //! Where functions start and end, from whatever the file still says.
 //!
-//! Symbols win, because they also name; unwind ranges (FDEs) fill the rest. A stripped PostgreSQL
+//! Symbols win, because they also name; Go's table comes next, and unwind ranges (FDEs) fill the rest. A stripped PostgreSQL
 //! has no symbol for its static functions (PinBuffer, LWLockAttemptLock), but nearly all have an
 //! FDE. Where neither covers a byte it is outside bounds, and what reads as an atomic there is
 //! listed apart: most of it is data that assemblers put into the text.
@@ -9,6 +9,7 @@ use gimli::{BaseAddresses, CieOrFde, EhFrame, UnwindSection};
 use object::{Endianness, Object};
 
 use crate::elf::{FunctionSymbol, Image};
+use crate::gopclntab;
 use crate::model::FunctionBounds;
 use crate::side_by_side;
 
@@ -23,17 +24,20 @@ pub enum Source {
     DebugData,
     /// `.dynsym`.
     Dynsym,
+    /// `.gopclntab`, of Go programs.
+    Gopclntab,
     /// `.eh_frame`.
     EhFrame,
 }
 
 impl Source {
     /// All of them.
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Symtab,
         Self::DebugFile,
         Self::DebugData,
         Self::Dynsym,
+        Self::Gopclntab,
         Self::EhFrame,
     ];
 
@@ -44,6 +48,7 @@ impl Source {
             Self::DebugFile => "debug-file",
             Self::DebugData => "debugdata",
             Self::Dynsym => "dynsym",
+            Self::Gopclntab => "gopclntab",
             Self::EhFrame => "eh-frame",
         }
     }
@@ -80,7 +85,7 @@ impl<'d> Bounds<'d> {
         threads: usize,
         warnings: &mut Vec<String>,
     ) -> Self {
-        let (named, ranges) = side_by_side::both(
+        let (mut named, ranges) = side_by_side::both(
             threads,
             || Self::symbols(image, extra),
             || unwind_ranges(image),
@@ -92,12 +97,19 @@ impl<'d> Bounds<'d> {
                 error.0
             }
         };
+        match gopclntab::functions(image) {
+            Ok(functions) => {
+                named.extend(functions.into_iter().map(|s| (Source::Gopclntab, s)));
+                named.retain(|(_, s)| in_code(image, s.address));
+            }
+            Err(why) => warnings.push(format!(".gopclntab was not used: {why}")),
+        }
         Self {
             functions: lay_out(image, named, ranges),
         }
     }
 
-    /// All function symbols within code, each with where it was read.
+    /// All function symbols, each with where it was read.
     fn symbols(image: &Image<'d>, extra: ExtraSymbols<'d>) -> Vec<(Source, FunctionSymbol<'d>)> {
         let mut named: Vec<(Source, FunctionSymbol<'d>)> = Vec::new();
         named.extend(image.symtab().into_iter().map(|s| (Source::Symtab, s)));
@@ -105,7 +117,6 @@ impl<'d> Bounds<'d> {
             named.extend(symbols.into_iter().map(|s| (source, s)));
         }
         named.extend(image.dynsym().into_iter().map(|s| (Source::Dynsym, s)));
-        named.retain(|(_, s)| in_code(image, s.address));
         named
     }
 

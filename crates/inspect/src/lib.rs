@@ -19,6 +19,7 @@ pub mod archive;
 mod bounds;
 mod by_callers;
 mod calls;
+mod checked;
 mod compressed;
 pub mod cpu;
 pub mod diff;
@@ -27,6 +28,7 @@ mod elf;
 mod error;
 pub mod extensions;
 mod facts;
+mod gopclntab;
 pub mod hotpath;
 pub mod inspection;
 mod isa;
@@ -438,8 +440,14 @@ fn account(
             }
         }
     }
+    let checked = match image.machine {
+        Machine::Aarch64 => checked::count(image, &instructions, &functions),
+        _ => checked::Checked::default(),
+    };
     Atomics {
         counts,
+        checked_lse: checked.lse,
+        checked_exclusive: checked.exclusive,
         functions,
         instructions,
         outside_count: outside.len() as u64,

@@ -354,6 +354,12 @@ pub struct Outline {
 pub struct Atomics {
     /// Inside function bounds, by class; those of outline helpers included.
     pub counts: Counts,
+    /// Of these, A64 LSE instructions behind a run-time check of the program's own (Go's), not of an outline helper.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub checked_lse: u64,
+    /// Exclusive loads and stores that run where that check fails.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub checked_exclusive: u64,
     /// The functions that hold any, by address.
     pub functions: Vec<FunctionAtomics>,
     /// Each instruction inside function bounds, by address.
@@ -401,16 +407,19 @@ impl Atomics {
         sum(picked.map(|(_, n)| n))
     }
 
-    /// LSE instructions that run without asking (outside helpers).
+    /// LSE instructions that run without a check: outside outline helpers and such checks of the program's own
+    /// as are recognised.
     pub fn inline_lse(&self) -> u64 {
         let in_helpers = self.outline.as_ref().map_or(0, |o| o.lse_in_helpers);
-        self.count(Class::is_lse).saturating_sub(in_helpers)
+        let checked = in_helpers.saturating_add(self.checked_lse);
+        self.count(Class::is_lse).saturating_sub(checked)
     }
 
-    /// Exclusive loads and stores, reservations and conditional stores outside helpers.
+    /// Exclusive loads and stores, reservations and conditional stores that run without a check.
     pub fn inline_llsc(&self) -> u64 {
         let in_helpers = self.outline.as_ref().map_or(0, |o| o.exclusive_in_helpers);
-        self.count(Class::is_llsc).saturating_sub(in_helpers)
+        let checked = in_helpers.saturating_add(self.checked_exclusive);
+        self.count(Class::is_llsc).saturating_sub(checked)
     }
 
     /// Branches to outline helpers.
@@ -464,6 +473,11 @@ mod tests {
     }
 }
 
+/// Left out of documents.
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
 /// The figures of a file of facts may be anybody's.
 fn sum<'a>(counts: impl Iterator<Item = &'a u64>) -> u64 {
     counts.fold(0, |sum, count| sum.saturating_add(*count))
@@ -511,7 +525,7 @@ pub struct FunctionBounds {
     pub functions: u64,
     /// Of these, with a name.
     pub named: u64,
-    /// Bounds from each source: `symtab`, `debug-file`, `debugdata`, `dynsym`, `eh-frame`.
+    /// Bounds from each source: `symtab`, `debug-file`, `debugdata`, `dynsym`, `gopclntab`, `eh-frame`.
     pub by_source: BTreeMap<String, u64>,
     /// Bytes of executable sections inside bounds.
     pub covered_bytes: u64,
@@ -630,4 +644,27 @@ pub struct Binary {
     /// What could not be read, or reads strangely.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+}
+
+impl Binary {
+    /// Why its atomics are not known: code of another machine, or code outside known functions.
+    pub fn unknown_atomics(&self) -> Option<String> {
+        if let Machine::Other(name) = &self.machine {
+            return Some(format!("instructions of {name} are not read"));
+        }
+        let FunctionBounds {
+            covered_bytes,
+            text_bytes,
+            ..
+        } = self.bounds;
+        // Where functions are known, what lies between them is data for the most part.
+        if self.atomics.outside_count == 0 || covered_bytes >= text_bytes / 2 {
+            return None;
+        }
+        let share = 100.0 * covered_bytes as f64 / text_bytes.max(1) as f64;
+        Some(format!(
+            "{} byte patterns that read as atomics lie outside known functions, which are {share:.0}% of the code",
+            self.atomics.outside_count
+        ))
+    }
 }

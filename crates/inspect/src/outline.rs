@@ -88,7 +88,7 @@ pub fn find<'a>(
     Some(outline)
 }
 
-fn code_at<'i, 'd>(image: &'i Image<'d>, address: u64) -> Option<&'i Code<'d>> {
+pub fn code_at<'i, 'd>(image: &'i Image<'d>, address: u64) -> Option<&'i Code<'d>> {
     let behind = image.code.partition_point(|c| c.address <= address);
     image
         .code
@@ -96,7 +96,7 @@ fn code_at<'i, 'd>(image: &'i Image<'d>, address: u64) -> Option<&'i Code<'d>> {
         .filter(|c| address < c.end())
 }
 
-fn word(code: &Code<'_>, address: u64) -> Option<u32> {
+pub fn word(code: &Code<'_>, address: u64) -> Option<u32> {
     let offset = usize::try_from(address.checked_sub(code.address)?).ok()?;
     let bytes = code.data.get(offset..offset.checked_add(4)?)?;
     Some(u32::from_le_bytes(bytes.try_into().ok()?))

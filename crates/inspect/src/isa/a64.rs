@@ -366,6 +366,15 @@ pub fn cbz(w: u32, address: u64) -> Option<(u64, u32)> {
     Some((address.wrapping_add_signed(i64::from(words) * 4), w & 31))
 }
 
+/// The target of a `cbz` with a 32-bit register or of a `tbz` of bit 0, and that register.
+pub fn branch_if_clear(w: u32, address: u64) -> Option<(u64, u32)> {
+    if w & 0xFFF8_0000 != 0x3600_0000 {
+        return cbz(w, address);
+    }
+    let words = ((w << 13) as i32) >> 18;
+    Some((address.wrapping_add_signed(i64::from(words) * 4), w & 31))
+}
+
 /// The immediate of `ldrb Wt, [Xn, #imm]`, with n and t.
 pub fn ldrb(w: u32) -> Option<(u64, u32, u32)> {
     (w & 0xFFC0_0000 == 0x3940_0000).then_some((u64::from(w >> 10 & 0xFFF), w >> 5 & 31, w & 31))
