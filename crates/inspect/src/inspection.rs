@@ -51,7 +51,7 @@ pub struct Problem {
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct Demand {
     /// As typed.
-    pub requirement: &'static str,
+    pub requirement: String,
     /// It is met by every file that it concerns, there is one, and none could not be read.
     pub met: bool,
     /// How many files it concerns.

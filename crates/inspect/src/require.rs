@@ -1,17 +1,28 @@
 //! What a packager's CI may demand of a binary: `--require lse-or-outline,crc32c`.
 
+use std::borrow::Cow;
+
+use crate::cpu::{self, Cpu, Fit};
 use crate::model::Technique;
 use crate::model::{Binary, FileKind, Machine};
 
 /// One demand.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Requirement {
     /// As typed.
-    pub id: &'static str,
+    pub id: Cow<'static, str>,
     /// What it means, for `--help` and for the message when it is unmet.
     pub meaning: &'static str,
     scope: Scope,
-    check: fn(&Binary) -> Result<(), String>,
+    check: Check,
+}
+
+/// How a demand is held against a file.
+#[derive(Clone, Debug)]
+enum Check {
+    Rule(fn(&Binary) -> Result<(), String>),
+    /// As the verdict on that CPU says.
+    RunsOn(&'static Cpu),
 }
 
 /// Which files of a package a demand is about.
@@ -25,13 +36,13 @@ enum Scope {
     All,
 }
 
-/// All that can be demanded.
+/// All that can be demanded, besides `runs-on-CPU` for each CPU of the table.
 pub const REQUIREMENTS: &[Requirement] = &[
     Requirement {
-        id: "lse",
+        id: Cow::Borrowed("lse"),
         scope: Scope::Atomics,
         meaning: "aarch64: every atomic is an inline LSE instruction; no outline call, no exclusive loop",
-        check: |b| {
+        check: Check::Rule(|b| {
             arm(b)?;
             let a = &b.atomics;
             demand(a.inline_lse() > 0, "no inline LSE instruction")?;
@@ -43,13 +54,13 @@ pub const REQUIREMENTS: &[Requirement] = &[
                 a.inline_llsc() == 0,
                 format!("{} inline exclusives", a.inline_llsc()),
             )
-        },
+        }),
     },
     Requirement {
-        id: "outline",
+        id: Cow::Borrowed("outline"),
         scope: Scope::Atomics,
         meaning: "aarch64: atomics go through outline helpers, and no exclusive loop is inline",
-        check: |b| {
+        check: Check::Rule(|b| {
             arm(b)?;
             demand(
                 b.atomics.outline_calls() > 0,
@@ -59,30 +70,30 @@ pub const REQUIREMENTS: &[Requirement] = &[
                 b.atomics.inline_llsc() == 0,
                 format!("{} inline exclusives", b.atomics.inline_llsc()),
             )
-        },
+        }),
     },
     Requirement {
-        id: "lse-or-outline",
+        id: Cow::Borrowed("lse-or-outline"),
         scope: Scope::Atomics,
         meaning: "aarch64: LSE is used where the CPU has it, inline or through helpers; no inline exclusive loop",
-        check: |b| {
+        check: Check::Rule(|b| {
             arm(b)?;
             let a = &b.atomics;
             demand(
-                a.inline_lse() > 0 || a.outline_calls() > 0,
+                a.inline_lse() > 0 || a.outline_calls() > 0 || a.checked_lse > 0,
                 "neither inline LSE nor outline calls",
             )?;
             demand(
                 a.inline_llsc() == 0,
                 format!("{} inline exclusives", a.inline_llsc()),
             )
-        },
+        }),
     },
     Requirement {
-        id: "no-llsc",
+        id: Cow::Borrowed("no-llsc"),
         scope: Scope::Atomics,
         meaning: "no exclusive or reservation loop outside outline helpers",
-        check: |b| {
+        check: Check::Rule(|b| {
             readable(b)?;
             demand(
                 b.atomics.inline_llsc() == 0,
@@ -91,25 +102,13 @@ pub const REQUIREMENTS: &[Requirement] = &[
                     b.atomics.inline_llsc()
                 ),
             )
-        },
+        }),
     },
     Requirement {
-        id: "runs-on-armv8.0",
-        scope: Scope::Atomics,
-        meaning: "aarch64: no LSE instruction outside outline helpers",
-        check: |b| {
-            arm(b)?;
-            demand(
-                b.atomics.inline_lse() == 0,
-                format!("{} inline LSE instructions", b.atomics.inline_lse()),
-            )
-        },
-    },
-    Requirement {
-        id: "crc32c",
+        id: Cow::Borrowed("crc32c"),
         scope: Scope::Server,
         meaning: "PostgreSQL: CRC-32C by an instruction, always or chosen at run time",
-        check: |b| {
+        check: Check::Rule(|b| {
             readable(b)?;
             let path = b
                 .hot_paths
@@ -123,13 +122,13 @@ pub const REQUIREMENTS: &[Requirement] = &[
                 ),
                 path.detail.clone(),
             )
-        },
+        }),
     },
     Requirement {
-        id: "spin-delay",
+        id: Cow::Borrowed("spin-delay"),
         scope: Scope::Server,
         meaning: "PostgreSQL: waiting for a spinlock uses a delay instruction (isb, yield, pause)",
-        check: |b| {
+        check: Check::Rule(|b| {
             readable(b)?;
             let path = b
                 .hot_paths
@@ -140,65 +139,78 @@ pub const REQUIREMENTS: &[Requirement] = &[
                 path.technique == Technique::Instruction,
                 path.detail.clone(),
             )
-        },
+        }),
     },
     Requirement {
-        id: "bti",
+        id: Cow::Borrowed("bti"),
         scope: Scope::All,
         meaning: "marked for branch targets (BTI on Arm, IBT on x86)",
-        check: |b| {
+        check: Check::Rule(|b| {
             readable(b)?;
             demand(
                 b.hardening.branch_targets,
                 "not marked in .note.gnu.property",
             )
-        },
+        }),
     },
     Requirement {
-        id: "pac",
+        id: Cow::Borrowed("pac"),
         scope: Scope::All,
         meaning: "marked for return-address protection (PAC on Arm, shadow stack on x86)",
-        check: |b| {
+        check: Check::Rule(|b| {
             readable(b)?;
             demand(
                 b.hardening.return_addresses,
                 "not marked in .note.gnu.property",
             )
-        },
+        }),
     },
     Requirement {
-        id: "full-relro",
+        id: Cow::Borrowed("full-relro"),
         scope: Scope::All,
         meaning: "read-only relocations with immediate binding",
-        check: |b| {
+        check: Check::Rule(|b| {
             readable(b)?;
             demand(
                 b.hardening.relro == "full",
                 format!("RELRO is {}", b.hardening.relro),
             )
-        },
+        }),
     },
     Requirement {
-        id: "pie",
+        id: Cow::Borrowed("pie"),
         scope: Scope::All,
         meaning: "position-independent",
-        check: |b| {
+        check: Check::Rule(|b| {
             readable(b)?;
             demand(b.hardening.pie, "linked for a fixed address")
-        },
+        }),
     },
 ];
 
 impl Requirement {
     /// Finds one by its name.
-    pub fn find(id: &str) -> Option<&'static Self> {
-        REQUIREMENTS.iter().find(|r| r.id == id)
+    pub fn find(id: &str) -> Option<Self> {
+        let fixed = REQUIREMENTS.iter().find(|r| r.id == id);
+        fixed.cloned().or_else(|| {
+            let cpu = cpu::find(id.strip_prefix("runs-on-")?)?;
+            Some(Self {
+                id: Cow::Owned(id.to_owned()),
+                scope: Scope::Atomics,
+                meaning: "no atomic instruction that this CPU lacks runs without a check",
+                check: Check::RunsOn(cpu),
+            })
+        })
     }
 
     /// Whether it says anything about this file: a demand on atomics passes over files without any.
     pub fn concerns(&self, binary: &Binary) -> bool {
         match self.scope {
-            Scope::Atomics => binary.atomics.total_with_calls() > 0,
+            Scope::Atomics => {
+                let atomics = &binary.atomics;
+                let unknown = atomics.outside_count > 0 && binary.unknown_atomics().is_some();
+                atomics.total_with_calls() > 0 || unknown
+            }
             Scope::Server => binary.postgres.is_some(),
             Scope::All => binary.kind != FileKind::DebugInfo,
         }
@@ -209,7 +221,19 @@ impl Requirement {
     /// # Errors
     /// Why it is not met.
     pub fn check(&self, binary: &Binary) -> Result<(), String> {
-        (self.check)(binary)
+        match self.check {
+            Check::Rule(check) => {
+                check(binary)?;
+                match binary.unknown_atomics() {
+                    Some(why) if self.scope == Scope::Atomics => Err(why),
+                    _ => Ok(()),
+                }
+            }
+            Check::RunsOn(cpu) => match cpu::fit(binary, &cpu.into()) {
+                Fit::Runs => Ok(()),
+                Fit::WrongMachine(why) | Fit::Illegal(why) | Fit::Unknown(why) => Err(why),
+            },
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What an inspection says of files and of what was asked of them.
 
 use pgassay_inspect::Binary;
-use pgassay_inspect::cpu::{Evidence, Verdict};
+use pgassay_inspect::cpu::{Evidence, Path, Verdict};
 use pgassay_inspect::diff::{Diff, Side};
 use pgassay_inspect::inspection::{Demand, Entry, Inspection, Problem};
 
@@ -62,6 +62,22 @@ fn headline(inspection: &Inspection) -> Vec<String> {
     let mut sentences: Vec<String> = unmet
         .map(|d| format!("The requirement {} is not met.", d.requirement))
         .collect();
+    let is_illegal = |v: &&Verdict| v.path == Path::Illegal;
+    let illegal = |entry: &Entry| entry.verdicts.iter().find(is_illegal).cloned();
+    let first = |entry: &Entry| Some((entry.binary.path.clone(), illegal(entry)?.runs));
+    let ending: Vec<(String, String)> = inspection.files.iter().filter_map(first).collect();
+    match (ending.as_slice(), inspection.files.as_slice()) {
+        ([], _) => {}
+        (_, [one]) => {
+            let runs = one.verdicts.iter().filter(is_illegal).map(|v| &v.runs);
+            sentences.extend(runs.map(|runs| format!("{runs}.")));
+        }
+        ([(path, runs), ..], files) => sentences.push(format!(
+            "{} of {} files end with SIGILL, such as {path}: {runs}.",
+            ending.len(),
+            files.len()
+        )),
+    }
     if let [one] = inspection.files.as_slice() {
         sentences.push(format!("Atomics: {}.", technique(&one.binary)));
     }
@@ -111,7 +127,7 @@ fn required(demand: &Demand) -> Block {
     };
     let unmet = demand.unmet.iter().take(UNMET_SHOWN);
     let unmet = unmet.map(|(path, why)| Fact::new("", format!("{path}: {why}")));
-    let facts = std::iter::once(Fact::new(demand.requirement, state)).chain(unmet);
+    let facts = std::iter::once(Fact::new(&demand.requirement, state)).chain(unmet);
     Block::Facts(facts.collect())
 }
 
@@ -143,6 +159,12 @@ pub fn technique(binary: &Binary) -> String {
     if a.inline_lse() > 0 {
         parts.push(format!("{} inline LSE", a.inline_lse()));
     }
+    if a.checked_lse > 0 {
+        parts.push(format!(
+            "{} LSE behind a check of the program's own",
+            a.checked_lse
+        ));
+    }
     if a.inline_llsc() > 0 {
         parts.push(format!("{} LL/SC", a.inline_llsc()));
     }
@@ -155,17 +177,23 @@ pub fn technique(binary: &Binary) -> String {
         };
         parts.push(format!("{rest} {what}"));
     }
-    if parts.is_empty() {
-        "no atomics".into()
-    } else {
-        parts.join(", ")
+    parts.extend(
+        binary
+            .unknown_atomics()
+            .map(|why| format!("the rest not known: {why}")),
+    );
+    match (parts.as_slice(), a.outside_count) {
+        ([], 0) => "no atomics".into(),
+        ([], n) => format!("none in known functions; {n} byte patterns between them"),
+        ([why], _) if a.total_with_calls() == 0 => why.replacen("the rest not", "not", 1),
+        (parts, _) => parts.join(", "),
     }
 }
 
 fn overview(files: &[Entry]) -> Vec<Block> {
     let busy: Vec<&Entry> = files
         .iter()
-        .filter(|f| f.binary.atomics.total_with_calls() > 0)
+        .filter(|f| f.binary.atomics.total_with_calls() > 0 || f.binary.unknown_atomics().is_some())
         .collect();
     let rows = busy
         .iter()

@@ -425,8 +425,8 @@ pub struct InspectArgs {
     /// List every atomic instruction with its address, to hold against a disassembler
     #[arg(long)]
     pub addresses: bool,
-    /// End with code 1 unless met: lse, outline, lse-or-outline, no-llsc, runs-on-armv8.0, crc32c,
-    /// spin-delay, bti, pac, full-relro, pie (comma-separated)
+    /// End with code 1 unless met: lse, outline, lse-or-outline, no-llsc, runs-on-CPU (such as
+    /// runs-on-armv8.0), crc32c, spin-delay, bti, pac, full-relro, pie (comma-separated)
     #[arg(long, value_name = "WHAT")]
     pub require: Vec<String>,
     /// How it is shown.

@@ -187,7 +187,7 @@ fn host() -> Features {
     }
 }
 
-fn requirements(typed: &[String]) -> anyhow::Result<Vec<&'static Requirement>> {
+fn requirements(typed: &[String]) -> anyhow::Result<Vec<Requirement>> {
     typed
         .iter()
         .flat_map(|t| t.split(','))
@@ -195,10 +195,14 @@ fn requirements(typed: &[String]) -> anyhow::Result<Vec<&'static Requirement>> {
         .map(|id| match Requirement::find(id) {
             Some(requirement) => Ok(requirement),
             None => {
-                let known: Vec<&str> = REQUIREMENTS.iter().map(|r| r.id).collect();
+                let known: Vec<&str> = REQUIREMENTS.iter().map(|r| r.id.as_ref()).collect();
                 bail!(
-                    Failure::usage(format!("--require {id}: no such requirement"))
-                        .with_remedy(format!("one of {}", known.join(", ")))
+                    Failure::usage(format!("--require {id}: no such requirement")).with_remedy(
+                        format!(
+                            "one of {}, or runs-on-CPU with a name of --list-cpus",
+                            known.join(", ")
+                        )
+                    )
                 )
             }
         })
@@ -218,7 +222,7 @@ fn hold(requirement: &Requirement, files: &[Binary], unread: &[Problem]) -> Dema
         )
         .collect();
     Demand {
-        requirement: requirement.id,
+        requirement: requirement.id.to_string(),
         met: unmet.is_empty() && !concerned.is_empty(),
         files: concerned.len(),
         unread: unread.len(),

@@ -112,6 +112,37 @@ fn a_verdict_names_the_path_and_claims_no_gain_where_none_was_measured() {
     assert_eq!(document["files"][0]["verdicts"][0]["path"], "illegal");
 }
 
+/// Inline LSE beside outline helpers, as of a Rust program with parts in C.
+#[test]
+fn a_file_that_ends_with_sigill_is_named_so_by_the_verdict_and_the_requirement() {
+    let mixed = path("a64-nobti.so");
+    for (cpu, illegal) in [
+        ("raspberry-pi-4", true),
+        ("armv8.0", true),
+        ("graviton2", false),
+    ] {
+        let require = format!("runs-on-{cpu}");
+        let words = ["--cpu", cpu, "--require", &require, &mixed];
+        let output = inspect(&words);
+        let shown = text(&output);
+        assert_eq!(output.status.code(), Some(i32::from(illegal)), "{shown}");
+        assert_eq!(shown.contains("SIGILL on "), illegal, "{shown}");
+        let document = json(&[&words[..], &["--json"]].concat());
+        let verdict = &document["files"][0]["verdicts"][0];
+        assert_eq!(verdict["path"] == "illegal", illegal, "{verdict}");
+        if illegal {
+            let runs = verdict["runs"].as_str().unwrap_or_default();
+            let says =
+                "1 inline LSE instruction runs without a check; 2 call sites use outline helpers";
+            assert!(runs.contains(says), "{runs}");
+            assert_eq!(
+                document["requirements"][0]["unmet"][0][1],
+                "1 inline LSE instruction runs without a check"
+            );
+        }
+    }
+}
+
 #[test]
 fn demands_end_with_their_codes() {
     let outline = path("a64-gcc-outline.so");

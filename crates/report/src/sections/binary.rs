@@ -72,9 +72,16 @@ fn atomics(binary: &Binary) -> String {
             number::count(loops)
         ));
     }
-    match kinds.is_empty() {
-        true => format!("{} atomic instructions", number::count(atomics.total())),
-        false => kinds.join(", "),
+    if atomics.checked_lse > 0 {
+        kinds.push(format!(
+            "{} LSE instructions behind a check of the program's own",
+            number::count(atomics.checked_lse)
+        ));
+    }
+    match (kinds.is_empty(), binary.unknown_atomics()) {
+        (true, Some(why)) if atomics.total() == 0 => format!("atomics that are not known ({why})"),
+        (true, _) => format!("{} atomic instructions", number::count(atomics.total())),
+        (false, _) => kinds.join(", "),
     }
 }
 
