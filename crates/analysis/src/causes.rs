@@ -64,6 +64,7 @@ pub fn causes(analysis: &Analysis) -> Vec<Cause> {
         f.severity >= Severity::Medium
             && !measured.contains(&f.id.as_str())
             && !(f.id == OTHERS && beside_nobody(analysis))
+            && !(f.id == FORCED && none_forced(analysis))
     });
     causes.extend(unmeasured.filter_map(|f| {
         let known = known_gain(f) * NOT_MEASURED;
@@ -100,6 +101,17 @@ fn beside_nobody(analysis: &Analysis) -> bool {
     });
     let first = others.next();
     first.is_some_and(|first| first < FEW && others.all(|part| part < FEW))
+}
+
+/// The entry of checkpoints that the WAL forces.
+const FORCED: &str = "forced-checkpoints";
+
+/// Whether loads counted their checkpoints, and none was requested. What the audit counts over a longer time was then
+/// no matter of theirs.
+fn none_forced(analysis: &Analysis) -> bool {
+    let arms = analysis.stages.iter().flat_map(|stage| &stage.arms);
+    let mut counted = arms.filter_map(|arm| arm.checkpoints.as_ref()).peekable();
+    counted.peek().is_some() && counted.all(|counted| counted.requested == 0)
 }
 
 /// The largest share of their time in transactions that sessions spent in these parts, of all points
@@ -207,6 +219,7 @@ mod tests {
     use crate::bottlenecks::detect::tests::scaling;
     use crate::bottlenecks::finding::{Circumstances, Observation};
     use crate::check;
+    use crate::checkpoints::Checkpoints;
     use crate::diagnose::{Diagnosis, SCHEMA};
     use crate::measured::StageArm;
     use crate::observed::waits::{WaitAnalysis, WaitEvent};
@@ -295,6 +308,36 @@ mod tests {
             ranked(vec![doubtful], vec![forced], &[]),
             ["forced-checkpoints", "huge-pages", "fast-path-locks"]
         );
+    }
+
+    #[test]
+    fn checkpoints_that_the_audit_counts_are_no_cause_of_a_load_that_met_none() {
+        let mut facts: Facts = serde_json::from_str(RECORDED).unwrap();
+        for (question, rows) in [
+            ("horizon", "[]"),
+            (
+                "bgwriter",
+                r#"[{"checkpoints_timed": 2, "checkpoints_req": 400, "since_reset_s": 9000}]"#,
+            ),
+            ("wal", r#"[{"wal_bytes": 400e9, "since_reset_s": 9000}]"#),
+        ] {
+            let rows = Reading::Text(rows.into());
+            facts.server.insert(question.into(), rows);
+        }
+        let forced = |requested: Option<u64>| {
+            let mut analysis = run(vec![loaded("tpcb-like", vec![])]);
+            analysis.stages[0].arms = vec![StageArm {
+                checkpoints: requested.map(|requested| Checkpoints {
+                    requested,
+                    ..Checkpoints::default()
+                }),
+                ..StageArm::default()
+            }];
+            analysis.check = Some(check::check(&facts));
+            causes(&analysis).iter().any(|c| c.id == FORCED)
+        };
+        assert!(forced(None) && forced(Some(2)));
+        assert!(!forced(Some(0)));
     }
 
     #[test]

@@ -25,7 +25,7 @@ const AT_WORK: f64 = 0.5;
 const AT_REST: f64 = 0.1;
 
 /// What the server's counters and its checkpointer showed over the windows of one server.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Checkpoints {
     /// Windows that the counters stand for.
     pub windows: u32,
@@ -39,6 +39,9 @@ pub struct Checkpoints {
     pub writing_seconds: Option<f64>,
     /// Bytes of log that were inserted in the windows.
     pub wal_bytes: Option<u64>,
+    /// The same a second, over the time between the readings of their own counter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wal_bytes_per_second: Option<f64>,
     /// The same for each transaction of the load.
     pub wal_bytes_per_transaction: Option<f64>,
     /// The part of the log that is whole pages, at most, 0 to 1: written where a page is changed
@@ -95,6 +98,7 @@ pub fn analyse(trials: &[&Trial], facts: Option<&ServerFacts>) -> Option<Checkpo
             .sum::<Option<u64>>()
             .map(|ms| ms as f64 / 1e3),
         wal_bytes: log.as_ref().map(|l| l.bytes),
+        wal_bytes_per_second: log.as_ref().and_then(|l| l.per_second),
         wal_bytes_per_transaction: log.as_ref().and_then(|l| l.per_transaction),
         full_page_share: log.as_ref().and_then(|l| l.full_page_share),
         forced_after_bytes: facts.and_then(forced_after_bytes),
@@ -131,6 +135,7 @@ impl Growth {
 /// The log of the windows.
 struct Log {
     bytes: u64,
+    per_second: Option<f64>,
     per_transaction: Option<f64>,
     full_page_share: Option<f64>,
 }
@@ -138,7 +143,7 @@ struct Log {
 impl Log {
     fn of(trials: &[&Trial], facts: Option<&ServerFacts>) -> Option<Self> {
         let block = facts.and_then(server::block_size).unwrap_or(8192);
-        let (mut bytes, mut transactions) = (None, 0);
+        let (mut bytes, mut transactions, mut ns) = (None, 0, 0);
         // Backends report these late, but all of a backend's together.
         let (mut images, mut counted) = (0, 0);
         for trial in trials {
@@ -148,6 +153,7 @@ impl Log {
             let grown = |name: &str| samples::grown_counter(sample, &[name]);
             if let Some(inserted) = grown("lsn") {
                 *bytes.get_or_insert(0) += inserted;
+                ns += sample.elapsed_ns;
                 transactions += trial.transactions;
             }
             if let Some((pages, all)) = grown("wal_fpi").zip(grown("wal_bytes")) {
@@ -158,14 +164,13 @@ impl Log {
         let bytes: u64 = bytes?;
         Some(Self {
             bytes,
+            per_second: (ns > 0).then(|| bytes as f64 * 1e9 / ns as f64),
             per_transaction: (transactions > 0).then(|| bytes as f64 / transactions as f64),
             full_page_share: (counted > 0).then(|| (images as f64 / counted as f64).min(1.0)),
         })
     }
 }
 
-/// Bytes of log after which a checkpoint is asked for: room for that of two (up to 10 of three)
-/// must lie within max_wal_size (PostgreSQL's source, xlog.c: CalculateCheckpointSegments).
 fn forced_after_bytes(facts: &ServerFacts) -> Option<u64> {
     let size = server::setting_bytes(facts, "max_wal_size")?;
     let settings = server::settings(facts);
@@ -173,11 +178,17 @@ fn forced_after_bytes(facts: &ServerFacts) -> Option<u64> {
         .iter()
         .find(|s| s.name == "checkpoint_completion_target")
         .and_then(|s| s.value.parse::<f64>().ok())?;
-    let kept = match facts.version_num {
+    forced_after(size, target, facts.version_num)
+}
+
+/// Bytes of WAL after which a checkpoint is requested: room for that of two (up to 10 of three)
+/// must lie within max_wal_size (PostgreSQL's source, xlog.c: CalculateCheckpointSegments).
+pub(crate) fn forced_after(max_wal_size: u64, target: f64, version: Option<u32>) -> Option<u64> {
+    let kept = match version {
         Some(..110_000) => 2.0,
         _ => 1.0,
     };
-    Some((size as f64 / (kept + target)) as u64)
+    (target >= 0.0).then(|| (max_wal_size as f64 / (kept + target)) as u64)
 }
 
 /// By the trial's index in the schedule: looks that found the checkpointer at work, and all.

@@ -10,12 +10,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use pgassay_analysis::bottlenecks::{self, Compared};
+use pgassay_analysis::bottlenecks::{self, Compared, Confidence};
 use pgassay_analysis::check::{self, Outcome, Severity, audited};
 use pgassay_model::facts::{Facts, Library, Place};
 use pgassay_model::reading::Reading;
 use pgassay_model::server::Origin;
-use pgassay_model::storage::Directory;
+use pgassay_model::storage::{Directory, Holds};
 use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -393,5 +393,72 @@ fn steps_name_entries_that_exist() {
                 }
             }
         }
+    }
+}
+
+/// What the audit says of a server of 15 whose checkpoints the WAL forced 4000 times: the sentence, and the first step.
+fn forced_checkpoints(
+    counted_s: Option<f64>,
+    wal_counted_s: Option<f64>,
+    free_bytes: Option<u64>,
+) -> (check::EntryResult, String) {
+    let mut facts = recorded("debian12-pg15");
+    let bgwriter = json!([{
+        "checkpoints_timed": 20, "checkpoints_req": 4000, "since_reset_s": counted_s,
+    }]);
+    let wal = json!([{"wal_bytes": 3_000_000_000_000u64, "since_reset_s": wal_counted_s}]);
+    // Of older files of facts: the server was started a quarter of an hour ago.
+    let role = json!([{"superuser": true, "uptime_s": 900.0}]);
+    for (question, rows) in [("bgwriter", bgwriter), ("wal", wal), ("role", role)] {
+        facts
+            .server
+            .insert(question.into(), Reading::Text(rows.to_string()));
+    }
+    facts.directories = vec![Directory {
+        holds: Holds::Wal,
+        path: "/srv/pg/pg_wal".into(),
+        free_bytes,
+        ..Directory::default()
+    }];
+    let result = result(&facts, "forced-checkpoints");
+    let finding = result.finding.clone().expect("a finding");
+    (result, finding.remedy[0].text.clone())
+}
+
+/// A restart alone raised the advice to max_wal_size = 223 GB with 72 GB free: the WAL of a day was divided by the
+/// seconds since the start.
+#[test]
+fn the_rate_of_wal_is_that_of_its_own_counter_and_its_size_fits_the_disk() {
+    let day = Some(86_400.0);
+    let (gib, free) = (1u64 << 30, Some(72u64 << 30));
+    // 33 MiB a second: 20 GiB in ten minutes.
+    let (result, step) = forced_checkpoints(day, day, free);
+    assert!(result.saw.contains("in the 24.0 h"), "{}", result.saw);
+    assert!(
+        step.contains("'16GB'") && step.contains("is 20 GiB"),
+        "{step}"
+    );
+    let (_, step) = forced_checkpoints(day, day, Some(6 * gib));
+    assert!(step.contains("'3GB'"), "{step}");
+    let (_, step) = forced_checkpoints(day, day, Some(gib));
+    assert!(step.starts_with("do not raise max_wal_size"), "{step}");
+    let (_, step) = forced_checkpoints(day, day, None);
+    assert!(
+        step.contains("'4GB'") && step.contains("not known"),
+        "{step}"
+    );
+    // Reset just now, and not known: then no rate is claimed.
+    for counted in [Some(2.0), None] {
+        let (result, step) = forced_checkpoints(counted, counted, free);
+        let finding = result.finding.expect("a finding");
+        assert_eq!(finding.severity, Severity::Low, "{}", finding.saw);
+        assert_eq!(finding.confidence, Confidence::Low, "{}", finding.saw);
+        assert!(
+            finding.saw.contains("a time that is not known"),
+            "{}",
+            finding.saw
+        );
+        assert!(step.contains("the rate of WAL is not known"), "{step}");
+        assert!(step.contains("'4GB'"), "{step}");
     }
 }

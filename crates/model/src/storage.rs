@@ -47,6 +47,9 @@ pub struct Directory {
     /// those that bear on how they are written. None where they can't be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attributes: Option<BTreeMap<String, String>>,
+    /// Bytes of its file system that the server may still use. None where they can't be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free_bytes: Option<u64>,
 }
 
 /// What a directory holds.

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::{Component, Path, PathBuf};
 
 use pgassay_model::storage::{Directory, Holds};
-use rustix::fs::{IFlags, ioctl_getflags};
+use rustix::fs::{IFlags, ioctl_getflags, statvfs};
 use rustix::io::Errno;
 
 use super::place::{mount_line, unescaped};
@@ -90,6 +90,7 @@ impl Look<'_> {
             file_system: mount.kind.to_owned(),
             options: format!("{},{}", mount.own, mount.options),
             attributes: attributes(&dirs, named),
+            free_bytes: dirs.first().and_then(|dir| free_bytes(dir)),
         })
     }
 
@@ -117,6 +118,12 @@ impl Look<'_> {
         }
         (real, seen)
     }
+}
+
+/// Bytes that are free on the file system of a directory for those who are not root.
+fn free_bytes(dir: &Path) -> Option<u64> {
+    let file_system = statvfs(dir).ok()?;
+    Some(file_system.f_bavail.saturating_mul(file_system.f_frsize))
 }
 
 /// Attributes of directories by their paths as the server sees them; none where none of them can be asked.

@@ -60,6 +60,7 @@ fn checkpoints() -> Checkpoints {
         requested: 9,
         writing_seconds: Some(17.4),
         wal_bytes: Some(2_310_000_000),
+        wal_bytes_per_second: Some(47_900_000.0),
         wal_bytes_per_transaction: Some(6_470.0),
         full_page_share: Some(0.71),
         forced_after_bytes: Some(134_000_000),

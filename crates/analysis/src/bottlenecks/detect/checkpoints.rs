@@ -1,5 +1,8 @@
 //! Checkpoints that the load itself met, and what they cost it.
 
+use pgassay_text::number::memory_bytes;
+
+use super::max_wal_size::Needs;
 use super::{Detector, run, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity};
@@ -17,11 +20,9 @@ const TOO_NEAR_SECONDS: f64 = 30.0;
 const FEWEST: u64 = 3;
 /// Log for each requested checkpoint, as a share of what has one come: with less it was not the
 /// log that asked for them. A window may begin long after the last one.
-const ENOUGH_LOG: f64 = 0.25;
+pub(super) const ENOUGH_WAL: f64 = 0.25;
 /// From this share on hardly anything else can have asked for them.
-const MUCH_LOG: f64 = 0.7;
-/// The default of checkpoint_timeout, in seconds: for so much log there should be room.
-const USUAL_TIMEOUT_SECONDS: f64 = 300.0;
+pub(super) const MUCH_WAL: f64 = 0.7;
 
 fn forced(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
@@ -31,7 +32,7 @@ fn forced(evidence: &Evidence) -> Option<Observation> {
         return None;
     }
     let enough = log_for_each(seen).map(|(log, room)| log / room);
-    if enough.is_some_and(|share| share < ENOUGH_LOG) {
+    if enough.is_some_and(|share| share < ENOUGH_WAL) {
         return None;
     }
     let saw = format!(
@@ -42,16 +43,23 @@ fn forced(evidence: &Evidence) -> Option<Observation> {
     );
     let (gain, basis) = gain(seen, &run);
     let confidence = match (basis, enough) {
-        (Basis::Throughput, Some(share)) if share >= MUCH_LOG => Confidence::High,
+        (Basis::Throughput, Some(share)) if share >= MUCH_WAL => Confidence::High,
         (_, Some(_)) => Confidence::Medium,
         (_, None) => Confidence::Low,
     };
+    let found = Observation::measured(basis, gain, saw)
+        .all_seen(evidence_in_words(seen, &run))
+        .confidence(confidence);
+    let storage = run.load.reads.as_ref().map(|reads| &reads.storage);
+    let needs = Needs {
+        now: run.setting("max_wal_size").and_then(memory_bytes),
+        rate: seen.wal_bytes_per_second,
+        directories: storage.map_or(&[], |storage| &storage.directories),
+    };
     Some(
-        Observation::measured(basis, gain, saw)
-            .all_seen(evidence_in_words(seen, &run))
-            .sql(remedy(seen))
-            .advice("checkpoint_timeout of 5 minutes or more")
-            .confidence(confidence),
+        needs
+            .recommend(found)
+            .advice("checkpoint_timeout of 5 minutes or more"),
     )
 }
 
@@ -70,7 +78,7 @@ fn commanded(evidence: &Evidence) -> Option<Observation> {
     let seen = run.load.checkpoints.as_ref()?;
     let apart = seen.seconds / seen.requested.max(1) as f64;
     let (log, room) = log_for_each(seen)?;
-    if seen.requested < FEWEST || apart > TOO_NEAR_SECONDS || log / room >= ENOUGH_LOG {
+    if seen.requested < FEWEST || apart > TOO_NEAR_SECONDS || log / room >= ENOUGH_WAL {
         return None;
     }
     let observed = run.observed.into_iter();
@@ -181,25 +189,6 @@ fn at_log(run: &RunEvidence) -> Option<f64> {
     run.wait_share(|_, event| event.to_ascii_lowercase().starts_with("wal"))
 }
 
-/// Room that is advised at most, in GiB.
-const MOST_ROOM: f64 = 16.0;
-
-/// Room for the log of as long as checkpoints are usually apart.
-fn remedy(seen: &Checkpoints) -> String {
-    let gibibytes = seen.wal_bytes.map(|bytes| {
-        let rate = bytes as f64 / seen.seconds.max(1e-3);
-        let room = rate * USUAL_TIMEOUT_SECONDS * 2.0 / (1u64 << 30) as f64;
-        // Beyond this the disk's size decides, and how long a recovery may take; and much of what is written now are whole
-        // pages, of which fewer checkpoints ask less.
-        room.ceil().clamp(1.0, MOST_ROOM)
-    });
-    format!(
-        "ALTER SYSTEM SET max_wal_size = '{}GB'; SELECT pg_reload_conf();   -- as far as the disk of \
-         pg_wal has room: twice this load's log of five minutes, {MOST_ROOM} GB at most",
-        gibibytes.unwrap_or(4.0)
-    )
-}
-
 fn mebibytes(bytes: f64) -> String {
     format!("{:.0} MiB", bytes / (1 << 20) as f64)
 }
@@ -210,6 +199,7 @@ mod tests {
     use pgassay_model::point::Point;
     use pgassay_model::record::RecordedRun;
     use pgassay_model::stage::StageId;
+    use pgassay_model::storage::{Directory, Holds, Storage};
     use pgassay_model::trial::Trial;
     use pgassay_model::workload::WorkloadPlan;
 
@@ -296,11 +286,11 @@ mod tests {
             (finding.confidence, finding.basis),
             (Confidence::High, Basis::Throughput)
         );
-        // 40 MiB a second, for ten minutes.
+        // 40 MiB a second for ten minutes, and nothing is known of the disk.
+        let step = &finding.remedy[0].text;
         assert!(
-            finding.remedy[0].text.contains("'16GB'"),
-            "{:?}",
-            finding.remedy
+            step.contains("'4GB'") && step.contains("is 24 GiB") && step.contains("not known"),
+            "{step}"
         );
         let evidence = finding.evidence.join("\n");
         assert!(
@@ -309,6 +299,36 @@ mod tests {
             "{evidence}"
         );
         assert!(evidence.contains("80.0 % of it whole pages"), "{evidence}");
+    }
+
+    #[test]
+    fn the_size_that_a_load_asks_for_fits_the_disk() {
+        let step = |free_bytes: Option<u64>| {
+            let mut run = made("64", windows(|i| trial(i, 1000, 1, 20)));
+            let directories = vec![Directory {
+                holds: Holds::Wal,
+                free_bytes,
+                ..Directory::default()
+            }];
+            let storage = Storage {
+                directories,
+                ..Storage::default()
+            };
+            run.storage.insert(0, storage);
+            let diagnosis = analyse(&run).stages.remove(0).diagnosis.unwrap();
+            let mut findings = diagnosis.findings.into_iter();
+            let found = findings.find(|f| f.id == "forced-checkpoints").unwrap();
+            found.remedy[0].text.clone()
+        };
+        let gib = 1u64 << 30;
+        for (free, says) in [
+            (Some(72 * gib), "'16GB'"),
+            (Some(6 * gib), "'3GB'"),
+            (Some(100 << 20), "do not raise max_wal_size"),
+            (None, "'4GB'"),
+        ] {
+            assert!(step(free).contains(says), "{free:?}: {}", step(free));
+        }
     }
 
     #[test]

@@ -46,6 +46,7 @@ mod late;
 mod limits;
 mod locked;
 mod logging;
+mod max_wal_size;
 mod memory;
 mod methods;
 mod mismatch;

@@ -2,13 +2,16 @@
 
 use pgassay_text::number::memory_bytes;
 
+use super::checkpoints::{ENOUGH_WAL, MUCH_WAL};
+use super::max_wal_size::{Needs, SECONDS};
 use super::waiting::waiting;
-use super::{Detector, facts, high_if, percent, run, shown, tenths};
+use super::{Detector, facts, high_if, medium_if, percent, run, shown, tenths};
 use crate::bottlenecks::evidence::Evidence;
 use crate::bottlenecks::fact_view::{FactView, Row, number, word};
 use crate::bottlenecks::finding::{
     Confidence, Judged, NotJudged, Observation, Severity, could_not_see, passed,
 };
+use crate::checkpoints::forced_after;
 
 pub(super) const DETECTORS: &[Detector] = &[
     facts("forced-checkpoints", checkpoints),
@@ -18,53 +21,91 @@ pub(super) const DETECTORS: &[Detector] = &[
     facts("backend-writes", backend_writes),
 ];
 
+/// Counters that cover less time say nothing of a rate.
+const SHORTEST_SECONDS: f64 = 60.0;
+
+/// Seconds that the counters of a row cover, by the server's clock; none where the server does not say since when it
+/// counts, or counts for too short a time.
+fn covered_seconds(row: &Row) -> Option<f64> {
+    number(row, "since_reset_s").filter(|seconds| *seconds >= SHORTEST_SECONDS)
+}
+
+/// Bytes of WAL a second, over the time that their own counter covers.
+fn wal_rate(seen: &FactView) -> Option<f64> {
+    let row = seen.row("wal").ok()?;
+    Some(number(&row, "wal_bytes")? / covered_seconds(&row)?)
+}
+
+/// What bears on the size of the WAL.
+fn needs<'a>(seen: &FactView<'a>) -> Result<Needs<'a>, NotJudged> {
+    Ok(Needs {
+        now: Some(seen.bytes("max_wal_size")?),
+        rate: wal_rate(seen),
+        directories: seen.directories().unwrap_or_default(),
+    })
+}
+
 fn checkpoints(seen: &FactView) -> Judged {
-    let (timed, forced) = match seen.row("checkpointer") {
-        Ok(row) => (number(&row, "num_timed"), number(&row, "num_requested")),
-        Err(_) => {
-            let row = seen.row("bgwriter")?;
-            (
-                number(&row, "checkpoints_timed"),
-                number(&row, "checkpoints_req"),
-            )
-        }
+    let row = match seen.row("checkpointer") {
+        Ok(row) => row,
+        Err(_) => seen.row("bgwriter")?,
     };
-    let (Some(timed), Some(forced)) = (timed, forced) else {
+    let either = |name, old| number(&row, name).or_else(|| number(&row, old));
+    let (Some(timed), Some(forced)) = (
+        either("num_timed", "checkpoints_timed"),
+        either("num_requested", "checkpoints_req"),
+    ) else {
         return could_not_see("the server counts no checkpoints under the names that are known");
     };
     let size = seen.bytes("max_wal_size")?;
     let timeout = seen.millis("checkpoint_timeout")?.unwrap_or(300_000) / 1000;
+    let covered = covered_seconds(&row);
+    let over = match covered {
+        Some(seconds) => format!(
+            "in the {:.1} h since these counters were reset, one requested every {:.0} s on average",
+            seconds / 3600.0,
+            seconds / forced.max(1.0)
+        ),
+        None => "in a time that is not known".to_owned(),
+    };
     let saw = format!(
-        "{forced} checkpoints were requested and {timed} came by time (max_wal_size {}, checkpoint_timeout {timeout} s)",
+        "{forced} checkpoints were requested and {timed} came by time {over} (max_wal_size {}, checkpoint_timeout {timeout} s)",
         shown(size)
     );
     // A few are requested by hand: backups, CREATE DATABASE, shutdown.
     if forced < 10.0 || forced < timed {
         return passed(saw);
     }
-    let wal = seen
-        .row("wal")
-        .ok()
-        .and_then(|row| number(&row, "wal_bytes"));
-    let uptime = seen
-        .row("role")
-        .ok()
-        .and_then(|row| number(&row, "uptime_s"));
-    let wanted = match (wal, uptime) {
-        (Some(bytes), Some(seconds)) if seconds > 60.0 => {
-            // Twice what a timeout's WAL comes to, rounded up to whole GiB.
-            (bytes / seconds * timeout as f64 * 2.0 / (1u64 << 30) as f64)
-                .ceil()
-                .max(1.0) as u64
-        }
-        _ => (size >> 30).max(1) * 4,
+    let rate = wal_rate(seen);
+    let target = seen.decimal("checkpoint_completion_target").ok();
+    let after = target.and_then(|target| forced_after(size, target, seen.version().ok()));
+    let each = covered
+        .zip(rate)
+        .map(|(seconds, rate)| rate * seconds / forced);
+    let known = each.zip(after.filter(|after| *after > 0));
+    let filled = known.map(|(each, after)| each / after as f64);
+    let evidence = known.map(|(each, after)| {
+        format!(
+            "{} of WAL for each of them; max_wal_size requests one after {}",
+            shown(each as u64),
+            shown(after)
+        )
+    });
+    if let Some(evidence) = evidence.as_ref().filter(|_| filled < Some(ENOUGH_WAL)) {
+        return passed(format!(
+            "{saw}; {evidence}: commands requested them (CHECKPOINT, backups, CREATE DATABASE)"
+        ));
+    }
+    // Without the WAL of the same time it is not known whether that, or a command, requested them.
+    let confidence = match filled {
+        Some(filled) if filled >= MUCH_WAL => Confidence::High,
+        Some(_) => Confidence::Medium,
+        None => Confidence::Low,
     };
-    let wanted = wanted.max((size >> 30) + 1).min(1024);
-    Observation::new(Severity::Medium, Confidence::High, format!("{saw}."))
-        .sql(format!(
-            "ALTER SYSTEM SET max_wal_size = '{wanted}GB'; SELECT pg_reload_conf();"
-        ))
-        .found()
+    let near = covered.is_some_and(|seconds| seconds / forced < SECONDS);
+    let severity = medium_if(near && filled.is_some());
+    let found = Observation::new(severity, confidence, format!("{saw}.")).all_seen(evidence);
+    needs(seen)?.recommend(found).found()
 }
 
 fn max_wal_size(seen: &FactView) -> Judged {
@@ -81,9 +122,8 @@ fn max_wal_size(seen: &FactView) -> Judged {
     }
     // 64 MiB are written in a few seconds by any server that writes at all.
     let severity = high_if(between < 1 << 26);
-    Observation::new(severity, Confidence::Medium, format!("{saw}."))
-        .sql("ALTER SYSTEM SET max_wal_size = '4GB'; SELECT pg_reload_conf();")
-        .found()
+    let found = Observation::new(severity, Confidence::Medium, format!("{saw}."));
+    needs(seen)?.recommend(found).found()
 }
 
 /// The most that the server takes by itself, a segment of the log (XLOGChooseNumBuffers, xlog.c).

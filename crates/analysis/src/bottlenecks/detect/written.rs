@@ -256,6 +256,7 @@ mod tests {
             file_system: "ext4".to_owned(),
             options: options.to_owned(),
             attributes: Some(attributes.collect::<BTreeMap<_, _>>()),
+            ..Directory::default()
         }
     }
 

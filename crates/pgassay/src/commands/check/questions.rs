@@ -34,8 +34,7 @@ const QUESTIONS: &[Question] = &[
               EXISTS (SELECT FROM pg_roles WHERE rolname = 'pg_monitor' \
                       AND pg_has_role(oid, 'usage')) AS monitor, \
               pg_is_in_recovery() AS in_recovery, \
-              quote_ident(current_user) AS name, quote_ident(current_database()) AS database, \
-              extract(epoch FROM now() - pg_postmaster_start_time()) AS uptime_s",
+              quote_ident(current_user) AS name, quote_ident(current_database()) AS database",
     },
     Question {
         id: "sessions",
@@ -81,8 +80,7 @@ const QUESTIONS: &[Question] = &[
               sum(blks_read) AS blks_read, sum(xact_commit) AS commits, \
               sum(tup_returned) AS tup_returned, \
               sum(tup_inserted + tup_updated + tup_deleted) AS tup_written, \
-              sum(temp_bytes) AS temp_bytes, \
-              extract(epoch FROM now() - min(stats_reset)) AS since_reset_s \
+              sum(temp_bytes) AS temp_bytes \
               FROM pg_stat_database",
     },
     Question {
@@ -92,23 +90,27 @@ const QUESTIONS: &[Question] = &[
         sql: "SELECT sum(pg_database_size(oid)) AS bytes FROM pg_database \
               WHERE has_database_privilege(oid, 'connect')",
     },
+    // Counters outlive a restart: a rate is over the time since its own view's reset, by the server's clock.
     Question {
         id: "bgwriter",
         from: 0,
         until: ANY,
-        sql: "SELECT * FROM pg_stat_bgwriter",
+        sql: "SELECT *, extract(epoch FROM clock_timestamp() - stats_reset) AS since_reset_s \
+              FROM pg_stat_bgwriter",
     },
     Question {
         id: "checkpointer",
         from: 170_000,
         until: ANY,
-        sql: "SELECT * FROM pg_stat_checkpointer",
+        sql: "SELECT *, extract(epoch FROM clock_timestamp() - stats_reset) AS since_reset_s \
+              FROM pg_stat_checkpointer",
     },
     Question {
         id: "wal",
         from: 140_000,
         until: ANY,
-        sql: "SELECT * FROM pg_stat_wal",
+        sql: "SELECT *, extract(epoch FROM clock_timestamp() - stats_reset) AS since_reset_s \
+              FROM pg_stat_wal",
     },
     Question {
         id: "io",
