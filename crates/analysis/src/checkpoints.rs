@@ -11,6 +11,7 @@ use pgassay_model::reading::Sample;
 use pgassay_model::samplers;
 use pgassay_model::server::ServerFacts;
 use pgassay_model::trial::Trial;
+use pgassay_readings::growth::Growth as Grown;
 use pgassay_readings::samples;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -81,15 +82,16 @@ pub fn analyse(trials: &[&Trial], facts: Option<&ServerFacts>) -> Option<Checkpo
     }
     let sum =
         |of: fn(&Growth) -> u64| -> u64 { counted.iter().map(|(_, _, growth)| of(growth)).sum() };
+    let seconds: f64 = counted
+        .iter()
+        .map(|(_, sample, _)| sample.elapsed_ns as f64 / 1e9)
+        .sum();
     let log = Log::of(trials, facts);
     let looks = looks(trials);
     let throughput_ratio = looks.as_ref().and_then(|looks| ratio(trials, looks));
     Some(Checkpoints {
         windows: counted.len() as u32,
-        seconds: counted
-            .iter()
-            .map(|(_, sample, _)| sample.elapsed_ns as f64 / 1e9)
-            .sum(),
+        seconds,
         timed: sum(|g| g.timed),
         requested: sum(|g| g.requested),
         writing_seconds: counted
@@ -97,8 +99,10 @@ pub fn analyse(trials: &[&Trial], facts: Option<&ServerFacts>) -> Option<Checkpo
             .map(|(_, _, growth)| growth.writing_ms)
             .sum::<Option<u64>>()
             .map(|ms| ms as f64 / 1e3),
-        wal_bytes: log.as_ref().map(|l| l.bytes),
-        wal_bytes_per_second: log.as_ref().and_then(|l| l.per_second),
+        wal_bytes: log
+            .as_ref()
+            .and_then(|l| Some(l.inserted.over(seconds)?.round() as u64)),
+        wal_bytes_per_second: log.as_ref().and_then(|l| l.inserted.per_second()),
         wal_bytes_per_transaction: log.as_ref().and_then(|l| l.per_transaction),
         full_page_share: log.as_ref().and_then(|l| l.full_page_share),
         forced_after_bytes: facts.and_then(forced_after_bytes),
@@ -134,8 +138,7 @@ impl Growth {
 
 /// The log of the windows.
 struct Log {
-    bytes: u64,
-    per_second: Option<f64>,
+    inserted: Grown,
     per_transaction: Option<f64>,
     full_page_share: Option<f64>,
 }
@@ -143,7 +146,7 @@ struct Log {
 impl Log {
     fn of(trials: &[&Trial], facts: Option<&ServerFacts>) -> Option<Self> {
         let block = facts.and_then(server::block_size).unwrap_or(8192);
-        let (mut bytes, mut transactions, mut ns) = (None, 0, 0);
+        let (mut inserted, mut written, mut transactions) = (None, 0.0, 0);
         // Backends report these late, but all of a backend's together.
         let (mut images, mut counted) = (0, 0);
         for trial in trials {
@@ -151,9 +154,10 @@ impl Log {
                 continue;
             };
             let grown = |name: &str| samples::grown_counter(sample, &[name]);
-            if let Some(inserted) = grown("lsn") {
-                *bytes.get_or_insert(0) += inserted;
-                ns += sample.elapsed_ns;
+            if let Some(bytes) = grown("lsn") {
+                let bytes = Grown::of(sample, bytes as f64);
+                *inserted.get_or_insert(Grown::default()) += bytes;
+                written += bytes.over(trial.window_ns as f64 / 1e9).unwrap_or(0.0);
                 transactions += trial.transactions;
             }
             if let Some((pages, all)) = grown("wal_fpi").zip(grown("wal_bytes")) {
@@ -161,11 +165,9 @@ impl Log {
                 counted += all;
             }
         }
-        let bytes: u64 = bytes?;
         Some(Self {
-            bytes,
-            per_second: (ns > 0).then(|| bytes as f64 * 1e9 / ns as f64),
-            per_transaction: (transactions > 0).then(|| bytes as f64 / transactions as f64),
+            inserted: inserted?,
+            per_transaction: (transactions > 0).then(|| written / transactions as f64),
             full_page_share: (counted > 0).then(|| (images as f64 / counted as f64).min(1.0)),
         })
     }

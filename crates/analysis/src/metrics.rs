@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 pub mod order_entry;
 pub mod pmu;
 
+use pgassay_readings::growth::Growth;
 use pgassay_readings::samples;
 
 use self::Values::{Counted, Measured, Positive};
@@ -207,7 +208,7 @@ pub const MACHINE_CPUS: MetricId = MetricId(&Metric {
     better: LowerIsBetter,
     explanation: "CPUs that the whole machine kept busy, other work included.",
     values: Measured,
-    of: |t| Some(t.host?.busy / t.seconds),
+    of: |t| t.host?.busy_cpus(),
 });
 
 /// Share of CPU time that the hypervisor gave to others.
@@ -262,7 +263,7 @@ pub const DEVICE_READS: MetricId = MetricId(&Metric {
     better: LowerIsBetter,
     explanation: "Bytes per second that the storage devices read, for any process.",
     values: Measured,
-    of: |t| Some(t.device()?.bytes as f64 / t.seconds),
+    of: |t| t.device()?.per_second(|reads| reads.bytes),
 });
 
 /// Read requests per second that the storage devices completed, for any process.
@@ -273,7 +274,7 @@ pub const DEVICE_REQUESTS: MetricId = MetricId(&Metric {
     better: LowerIsBetter,
     explanation: "Read requests per second that the storage devices completed, for any process.",
     values: Measured,
-    of: |t| Some(t.device()?.requests as f64 / t.seconds),
+    of: |t| t.device()?.per_second(|reads| reads.requests),
 });
 
 /// CPUs that a quota kept from the server.
@@ -289,7 +290,7 @@ pub const CPU_THROTTLED: MetricId = MetricId(&Metric {
         let sample = t.sample(samplers::CGROUP_CPU)?;
         let before = samples::throttled_us(sample.before.text()?)?;
         let after = samples::throttled_us(sample.after.text()?)?;
-        Some(after.checked_sub(before)? as f64 / 1e6 / (sample.elapsed_ns as f64 / 1e9))
+        Growth::of(sample, after.checked_sub(before)? as f64 / 1e6).per_second()
     },
 });
 
@@ -317,7 +318,7 @@ pub const MEMORY_REFAULTS: MetricId = MetricId(&Metric {
     of: |t| {
         let sample = t.sample(samplers::CGROUP_MEMORY)?;
         let limit = samples::memory_limit(sample)?;
-        Some(limit.refaults as f64 / (sample.elapsed_ns as f64 / 1e9))
+        Growth::of(sample, limit.refaults as f64).per_second()
     },
 });
 
@@ -340,7 +341,7 @@ pub const SERVER_READS: MetricId = MetricId(&Metric {
     better: LowerIsBetter,
     explanation: "Bytes per second that devices read for the server's processes, read-ahead included.",
     values: Measured,
-    of: |t| t.rate_of(&t.reads.processes_bytes),
+    of: |t| t.reads.processes_bytes.seen()?.per_second(),
 });
 
 /// Bytes per second that the server's cgroup read from the devices.
@@ -351,7 +352,7 @@ pub const CGROUP_READS: MetricId = MetricId(&Metric {
     better: LowerIsBetter,
     explanation: "Bytes per second that the server's cgroup read from the devices.",
     values: Measured,
-    of: |t| Some(t.reads.cgroup.seen()?.bytes as f64 / t.seconds),
+    of: |t| t.reads.cgroup.seen()?.per_second(|reads| reads.bytes),
 });
 
 /// Memory of the page tables of the server's processes.

@@ -1,9 +1,13 @@
 //! One trial with its histogram and samples interpreted: what metrics are computed from.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
+use pgassay_model::live::Disturbed;
 use pgassay_model::observed::Observed;
 use pgassay_model::reading::Sample;
 use pgassay_model::record::RecordedRun;
@@ -11,11 +15,12 @@ use pgassay_model::samplers;
 use pgassay_model::storage::Storage;
 use pgassay_model::trial::{ScriptRecord, Trial};
 use pgassay_model::warning::Warning;
+use pgassay_readings::growth::Growth;
 use pgassay_readings::pmu::{self, Counts};
 use pgassay_readings::samples;
 
 use crate::server;
-use crate::storage::{DeviceReads, ReadFigures, Seen, figures};
+use crate::storage::{DeviceReads, ReadFigures, figures};
 
 /// Commits that `pg_stat_database` must have counted for figures per commit.
 const FEWEST_COMMITS: u64 = 100;
@@ -81,6 +86,8 @@ pub(crate) fn median_share<'t, 'a: 't>(
 pub struct TrialView<'a> {
     /// The trial as recorded.
     pub record: &'a Trial,
+    /// Its samples, without those that cover too little of its window.
+    samples: Cow<'a, BTreeMap<String, Sample>>,
     /// Latency from the intended start, nanoseconds; none where single transactions are not timed.
     pub latency: Option<Histogram<u64>>,
     /// Length of its window.
@@ -100,38 +107,45 @@ impl<'a> TrialView<'a> {
     pub(crate) fn of(record: &'a Trial, server: Server) -> Self {
         let seconds = record.window_ns as f64 / 1e9;
         let by_sessions = record.server_cpu_ns.map(|ns| ns as f64 / 1e9 / seconds);
+        let samples = samples::of_trial(record);
         Self {
             latency: decode(&record.latency),
             seconds,
-            server_cpus: by_sessions.or_else(|| server_cpus(record)),
-            host: record
-                .samples
-                .get(samplers::HOST_STAT)
-                .and_then(samples::host_cpu),
-            reads: figures(&record.samples, server.storage, server.block_size),
-            events: record
-                .samples
-                .get(samplers::SERVER_EVENTS)
-                .and_then(pmu::counts),
+            server_cpus: by_sessions.or_else(|| server_cpus(record, &samples)),
+            host: samples.get(samplers::HOST_STAT).and_then(samples::host_cpu),
+            reads: figures(&samples, server.storage, server.block_size),
+            events: samples.get(samplers::SERVER_EVENTS).and_then(pmu::counts),
+            samples,
             record,
         }
     }
 
     /// The share of all CPU time that neither server nor client used, the hypervisor's other guests aside.
     pub(crate) fn others_share(&self) -> Option<f64> {
-        let host = self.host.filter(|host| host.total > 0.0)?;
-        let ours = (self.server_cpus? + self.client_cpus_here()) * self.seconds;
-        Some((host.busy - ours).max(0.0) / host.total)
+        self.disturbed()?.others
+    }
+
+    /// What disturbed the load, as shares of all CPU time; none where the machine's is not known.
+    pub(crate) fn disturbed(&self) -> Option<Disturbed> {
+        let ours = self
+            .server_cpus
+            .map(|server| server + self.client_cpus_here());
+        Some(self.host?.disturbance(ours))
     }
 
     /// The same with what the hypervisor gave to other guests.
     pub(crate) fn taken_share(&self) -> Option<f64> {
-        let host = self.host.filter(|host| host.total > 0.0)?;
-        Some(self.others_share()? + host.steal / host.total)
+        let disturbed = self.disturbed()?;
+        Some(disturbed.others? + disturbed.steal?)
+    }
+
+    /// Whether samples are left out because they cover too little of the window.
+    pub(crate) fn has_short_samples(&self) -> bool {
+        matches!(self.samples, Cow::Owned(_))
     }
 
     pub(crate) fn sample(&self, id: &str) -> Option<&Sample> {
-        self.record.samples.get(id)
+        self.samples.get(id)
     }
 
     /// Units of work a second.
@@ -193,7 +207,8 @@ impl<'a> TrialView<'a> {
     /// Events of one name for each transaction.
     pub(crate) fn events_per_transaction(&self, name: &str) -> Option<f64> {
         let count = self.events.as_ref()?.count(name)?;
-        (self.record.transactions > 0).then(|| count / self.record.transactions as f64)
+        let growth = Growth::of(self.sample(samplers::SERVER_EVENTS)?, count);
+        (self.record.transactions > 0).then_some(growth.per_second()? / self.rate())
     }
 
     /// How often one event happened for each of another.
@@ -220,11 +235,6 @@ impl<'a> TrialView<'a> {
         self.reads.device.seen()
     }
 
-    /// Bytes a second, of a count that may not be visible.
-    pub(crate) fn rate_of(&self, bytes: &Seen<u64>) -> Option<f64> {
-        Some(*bytes.seen()? as f64 / self.seconds)
-    }
-
     /// Memory of the page tables of the server's processes.
     pub(crate) fn page_tables(&self) -> Option<f64> {
         let sample = self.sample(samplers::SERVER_PAGE_TABLES)?;
@@ -233,21 +243,130 @@ impl<'a> TrialView<'a> {
     }
 }
 
-fn server_cpus(record: &Trial) -> Option<f64> {
-    let sample = |id: &str| record.samples.get(id);
+fn server_cpus(record: &Trial, samples: &BTreeMap<String, Sample>) -> Option<f64> {
+    let sample = |id: &str| samples.get(id);
     let own = sample(samplers::SERVER_SCHEDSTAT)?;
     // The backend that answers our observers is no part of the load.
     let ours = record.observed.as_ref().map_or(0, Observed::server_ns);
     // Parallel workers and short sessions end within a window.
-    let ended = sample(samplers::SERVER_ENDED);
-    let ended = ended.and_then(|ended| samples::ended_cpu_ns(ended, own));
-    let ns = samples::server_cpu_ns(own)? + ended.unwrap_or(0);
-    let ns = ns.saturating_sub(ours);
-    Some(ns as f64 / own.elapsed_ns.max(1) as f64)
+    let ended = sample(samplers::SERVER_ENDED).and_then(|ended| {
+        let ns = samples::ended_cpu_ns(ended, own)?;
+        Growth::of(ended, ns as f64).per_second()
+    });
+    let own = Growth::of(
+        own,
+        samples::server_cpu_ns(own)?.saturating_sub(ours) as f64,
+    );
+    Some((own.per_second()? + ended.unwrap_or(0.0)) / 1e9)
 }
 
 /// A latency histogram as recorded: V2, deflate, base64. None where it is damaged.
 pub(crate) fn decode(text: &str) -> Option<Histogram<u64>> {
     let bytes = BASE64_STANDARD.decode(text).ok()?;
     Deserializer::new().deserialize(&mut bytes.as_slice()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use pgassay_model::reading::Reading;
+
+    use super::*;
+    use crate::metrics;
+
+    /// A trial of 1.5 s on two CPUs that were busy all the time, 1.5 of them with the server and 0.2 with the
+    /// client. The sampler read over so many milliseconds of it.
+    fn trial(covered_ms: u64) -> Trial {
+        let sample = |before: String, after: String| Sample {
+            before: Reading::Text(before),
+            after: Reading::Text(after),
+            elapsed_ns: covered_ms * 1_000_000,
+        };
+        let cpu = |ticks: u64| format!("cpu {ticks} 0 0 0 0 0 0 0");
+        let disk = |sectors: u64| format!("8 0 sda {sectors} 0 {sectors} 0 0 0 0 0 0 0 0\n");
+        let read = |bytes: u64| format!("7 rchar: 0 read_bytes: {bytes}");
+        let stat = |sessions: u64| format!(r#"{{"sessions": {sessions}}}"#);
+        let samples = [
+            (samplers::HOST_STAT, sample(cpu(0), cpu(covered_ms / 5))),
+            (
+                samplers::SERVER_SCHEDSTAT,
+                sample(
+                    "7 0 0 1".into(),
+                    format!("7 {} 0 1", covered_ms * 1_500_000),
+                ),
+            ),
+            (samplers::HOST_DISKSTATS, sample(disk(0), disk(covered_ms))),
+            (
+                samplers::SERVER_IO,
+                sample(read(0), read(covered_ms * 1000)),
+            ),
+            (
+                samplers::PG_STAT_DATABASE,
+                sample(stat(0), stat(covered_ms)),
+            ),
+        ];
+        Trial {
+            window_ns: 1_500_000_000,
+            transactions: 3000,
+            client_user_ns: 300_000_000,
+            samples: samples.map(|(id, sample)| (id.to_owned(), sample)).into(),
+            ..Trial::default()
+        }
+    }
+
+    fn storage() -> Storage {
+        Storage {
+            counted: vec!["sda".into()],
+            ..Storage::default()
+        }
+    }
+
+    /// 2.00 busy CPUs were printed as 0.93 where the readings covered 0.7 s of 1.5 s.
+    #[test]
+    fn a_late_sampler_changes_no_rate() {
+        let storage = storage();
+        let server = Server {
+            storage: Some(&storage),
+            ..Server::default()
+        };
+        for covered_ms in [1500, 1360, 800, 3000] {
+            let trial = trial(covered_ms);
+            let view = TrialView::of(&trial, server);
+            let figures = metrics::of_trial(&view);
+            for (metric, expected) in [
+                (metrics::MACHINE_CPUS, 2.0),
+                (metrics::SERVER_CPUS, 1.5),
+                (metrics::CLIENT_CPUS, 0.2),
+                (metrics::DEVICE_READS, 512_000.0),
+                (metrics::DEVICE_REQUESTS, 1000.0),
+                (metrics::SERVER_READS, 1e6),
+            ] {
+                let found = figures[&metric];
+                let near = (found - expected).abs() < 1e-6 * expected;
+                assert!(near, "{covered_ms} ms: {metric:?} {found}");
+            }
+            let others = view.others_share().unwrap();
+            assert!((others - 0.15).abs() < 1e-9, "{covered_ms} ms: {others}");
+            assert!(!view.has_short_samples());
+        }
+    }
+
+    #[test]
+    fn readings_that_cover_less_than_half_of_the_window_do_not_count() {
+        let trial = trial(700);
+        let view = TrialView::of(&trial, Server::default());
+        assert!(view.has_short_samples());
+        assert_eq!((view.server_cpus, view.others_share()), (None, None));
+        let figures = metrics::of_trial(&view);
+        assert_eq!(figures.get(&metrics::MACHINE_CPUS), None);
+        assert_eq!(
+            view.sample(samplers::HOST_STAT).unwrap().after,
+            Reading::Unavailable("the readings cover 0.70 s of a window of 1.50 s".into())
+        );
+        // Without a length nothing is known of it.
+        let whole = Trial {
+            window_ns: 0,
+            ..trial.clone()
+        };
+        assert!(!TrialView::of(&whole, Server::default()).has_short_samples());
+    }
 }

@@ -179,11 +179,7 @@ impl Underway {
         let rate = view.rate();
         self.values.entry(place).or_default().push(rate);
         self.last = Some((place, rate));
-        let host = view.host.filter(|host| host.total > 0.0);
-        let ours = view
-            .server_cpus
-            .map(|server| (server + view.client_cpus()) * view.seconds);
-        let disturbed = host.map(|host| host.disturbance(ours));
+        let disturbed = view.disturbed();
         if self.recent.len() == RECENT {
             self.recent.remove(0);
         }

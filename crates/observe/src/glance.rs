@@ -1,5 +1,7 @@
 //! A glance at the CPUs within a window, for who looks on: cheap enough for once a second.
 
+use std::time::Instant;
+
 use pgassay_model::live::Disturbed;
 use pgassay_model::reading::{Reading, Sample};
 use pgassay_readings::samples;
@@ -19,6 +21,7 @@ pub struct Glance {
     server: Reading,
     /// CPU time of this process, in seconds.
     own: f64,
+    at: Instant,
 }
 
 impl Glance {
@@ -37,16 +40,18 @@ impl Glance {
             host,
             server,
             own: used.tv_sec as f64 + used.tv_nsec as f64 / 1e9,
+            at: Instant::now(),
         }
     }
 
     /// What disturbed the time since another glance. What others took is not known where a process of the
     /// server has ended since: what that used is in no account.
     pub fn since(&self, before: &Self) -> Disturbed {
+        let elapsed = self.at.duration_since(before.at);
         let sample = |before: &Reading, after: &Reading| Sample {
             before: before.clone(),
             after: after.clone(),
-            elapsed_ns: 0,
+            elapsed_ns: elapsed.as_nanos() as u64,
         };
         let Some(host) = samples::host_cpu(&sample(&before.host, &self.host)) else {
             return Disturbed::default();
@@ -54,7 +59,8 @@ impl Glance {
         let server = sample(&before.server, &self.server);
         let ours = samples::server_cpu_ns(&server)
             .filter(|_| !has_ended(&before.server, &self.server))
-            .map(|server| server as f64 / 1e9 + self.own - before.own);
+            .map(|server| server as f64 / 1e9 + self.own - before.own)
+            .map(|seconds| seconds / elapsed.as_secs_f64().max(1e-9));
         host.disturbance(ours)
     }
 }
@@ -74,7 +80,7 @@ fn has_ended(before: &Reading, after: &Reading) -> bool {
 mod tests {
     use super::*;
 
-    fn glance(busy: u64, idle: u64, server: &str, own: f64) -> Glance {
+    fn glance(at: Instant, busy: u64, idle: u64, server: &str, own: f64) -> Glance {
         Glance {
             host: Reading::Text(format!("cpu  {busy} 0 0 {idle} 0 0 0 10")),
             server: match server {
@@ -82,14 +88,18 @@ mod tests {
                 text => Reading::Text(text.to_owned()),
             },
             own,
+            at,
         }
     }
 
     #[test]
     fn others_are_what_neither_server_nor_load_used() {
-        let before = glance(100, 100, "7 1000000000 0 1\n8 0 0 1\n", 0.5);
+        let begun = Instant::now();
+        let later = begun + std::time::Duration::from_secs(1);
+        let before = glance(begun, 100, 100, "7 1000000000 0 1\n8 0 0 1\n", 0.5);
         // 1.5 s busy, 0.5 s idle; the server used 0.8 s in a process that is new too, the load 0.3 s.
         let after = glance(
+            later,
             250,
             150,
             "7 1500000000 0 2\n8 0 0 1\n9 300000000 0 1\n",
@@ -99,9 +109,9 @@ mod tests {
         assert!((told.others.unwrap() - 0.2).abs() < 1e-9, "{told:?}");
         assert_eq!(told.steal, Some(0.0));
         // One has ended, or none can be seen.
-        let ended = glance(250, 150, "7 1500000000 0 2\n", 0.8);
+        let ended = glance(later, 250, 150, "7 1500000000 0 2\n", 0.8);
         assert_eq!(ended.since(&before).others, None);
-        let hidden = glance(250, 150, "", 0.8);
+        let hidden = glance(later, 250, 150, "", 0.8);
         assert_eq!(hidden.since(&before).others, None);
         assert_eq!(hidden.since(&before).steal, Some(0.0));
     }

@@ -2,6 +2,7 @@
 //! statistics views, of which only those that grew are kept.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use pgassay_model::observed::growth::{Grown, GrowthRecord, HoldsHorizon};
 use pgassay_pgwire::{ResultSet, Session};
@@ -140,6 +141,7 @@ type Rows = BTreeMap<String, (Option<String>, BTreeMap<String, f64>)>;
 /// What stood in the views at the beginning of a window.
 #[derive(Debug)]
 pub struct Stood {
+    at: Instant,
     statements: Result<Rows, String>,
     views: Vec<Result<Rows, String>>,
     /// With what each holds.
@@ -151,6 +153,7 @@ impl Stood {
     pub fn read(session: &mut Session) -> Self {
         let version = number(session);
         Self {
+            at: Instant::now(),
             statements: statements(session),
             views: VIEWS
                 .iter()
@@ -165,7 +168,10 @@ impl Stood {
 
     /// What the rows grew by until now.
     pub fn until(self, now: Self) -> GrowthRecord {
-        let mut record = GrowthRecord::default();
+        let mut record = GrowthRecord {
+            elapsed_ns: now.at.duration_since(self.at).as_nanos() as u64,
+            ..GrowthRecord::default()
+        };
         match (self.statements, now.statements) {
             (Ok(then), Ok(now)) => {
                 record.statements = grown(&then, now, &["total_exec_time", "total_time"]);

@@ -4,6 +4,7 @@
 //! What was measured with and what is concluded from both read them, so they lie below both. A reading that is
 //! missing or not understood gives `None`, never a zero. Pure: no I/O, no clock, and no conclusions.
 
+pub mod growth;
 pub mod io;
 pub mod memory;
 pub mod pmu;

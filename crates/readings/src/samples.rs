@@ -2,14 +2,39 @@
 //!
 //! A reading that is missing or not understood gives `None`, never a zero.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
 
 use pgassay_model::live::Disturbed;
 use pgassay_model::reading::{Reading, Sample};
+use pgassay_model::trial::Trial;
 use serde_json::Value;
 
 /// Ticks a second in /proc/stat: fixed at 100 for user space on every architecture of Linux.
 pub const TICKS_PER_SECOND: f64 = 100.0;
+
+/// The least share of its trial's window that a sample covers. One that covers less says more of another time.
+const LEAST_COVERED: f64 = 0.5;
+
+/// Returns the samples of a trial. One that covers less than half of the window, as where its sampler was stopped,
+/// is unavailable with that reason.
+pub fn of_trial(trial: &Trial) -> Cow<'_, BTreeMap<String, Sample>> {
+    let least = (LEAST_COVERED * trial.window_ns as f64) as u64;
+    let is_short = |sample: &Sample| sample.elapsed_ns < least;
+    if !trial.samples.values().any(is_short) {
+        return Cow::Borrowed(&trial.samples);
+    }
+    let mut samples = trial.samples.clone();
+    for sample in samples.values_mut().filter(|sample| is_short(sample)) {
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        sample.after = Reading::Unavailable(format!(
+            "the readings cover {:.2} s of a window of {:.2} s",
+            seconds(sample.elapsed_ns),
+            seconds(trial.window_ns)
+        ));
+    }
+    Cow::Owned(samples)
+}
 
 /// CPU time of all the server's processes, nanoseconds.
 ///
@@ -248,16 +273,24 @@ pub struct HostCpu {
     pub steal: f64,
     /// All, idle and steal included.
     pub total: f64,
+    /// Time between the two readings.
+    seconds: f64,
 }
 
 impl HostCpu {
-    /// What disturbed a load, `ours` being the CPU-seconds that server and load used of it.
+    /// CPUs that were busy, on average.
+    pub fn busy_cpus(self) -> Option<f64> {
+        (self.seconds > 0.0).then(|| self.busy / self.seconds)
+    }
+
+    /// What disturbed a load, `ours` being the CPUs that server and load kept busy meanwhile.
     pub fn disturbance(self, ours: Option<f64>) -> Disturbed {
         if self.total <= 0.0 {
             return Disturbed::default();
         }
         Disturbed {
-            others: ours.map(|ours| ((self.busy - ours) / self.total).clamp(0.0, 1.0)),
+            others: ours
+                .map(|ours| ((self.busy - ours * self.seconds) / self.total).clamp(0.0, 1.0)),
             steal: Some(self.steal / self.total),
         }
     }
@@ -275,6 +308,7 @@ pub fn host_cpu(sample: &Sample) -> Option<HostCpu> {
         busy,
         steal,
         total: busy + steal + grown(3) + grown(4),
+        seconds: sample.elapsed_ns as f64 / 1e9,
     })
 }
 
@@ -469,6 +503,7 @@ mod tests {
             busy: 1.5,
             steal: 0.2,
             total: 2.0,
+            seconds: 1.0,
         };
         let told = host.disturbance(Some(1.1));
         assert!((told.others.unwrap() - 0.2).abs() < 1e-9);
@@ -479,6 +514,7 @@ mod tests {
             busy: 0.0,
             steal: 0.0,
             total: 0.0,
+            seconds: 0.0,
         };
         assert_eq!(nothing.disturbance(Some(0.0)), Disturbed::default());
     }

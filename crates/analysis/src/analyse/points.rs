@@ -229,6 +229,7 @@ fn warnings(trials: &[TrialView]) -> Vec<Warning> {
     }
     warnings.extend(others_busy(others_share(trials)));
     warnings.extend(machines::warnings(trials));
+    warnings.extend(short_readings(trials));
     let failed: u64 = trials.iter().flat_map(|t| t.record.failures.values()).sum();
     if failed > 0 {
         warnings.push(Warning::new(
@@ -237,4 +238,20 @@ fn warnings(trials: &[TrialView]) -> Vec<Warning> {
         ));
     }
     warnings
+}
+
+/// Says in how many trials readings covered too little of the window to count.
+fn short_readings(trials: &[TrialView]) -> Option<Warning> {
+    let short = trials.iter().filter(|t| t.has_short_samples()).count();
+    (short > 0).then(|| {
+        Warning::new(
+            "readings-short",
+            format!(
+                "in {short} of {} trials, readings of server and machine covered less than half of the window and \
+                 do not count: pgassay had no CPU, or was stopped",
+                trials.len()
+            ),
+        )
+        .with_remedy("measure with longer windows (--duration), or when the machine is quiet")
+    })
 }

@@ -1,6 +1,7 @@
 //! Where the bytes came from: what lies under the data directory, and what of it can't be seen.
 
 use pgassay_model::trial::Trial;
+use pgassay_readings::samples;
 
 use crate::measured::ReadsAnalysis;
 use crate::storage::{Seen, figures};
@@ -13,7 +14,7 @@ pub fn analyse(trials: &[&Trial], server: Server) -> Option<ReadsAnalysis> {
     let block_size = server.block_size;
     let mut unseen: Vec<String> = Vec::new();
     for trial in trials {
-        let read = figures(&trial.samples, Some(storage), block_size);
+        let read = figures(&samples::of_trial(trial), Some(storage), block_size);
         for why in [
             reason(&read.device).map(|why| format!("device reads: {why}")),
             reason(&read.processes_bytes)

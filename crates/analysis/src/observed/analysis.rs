@@ -1,5 +1,6 @@
 //! What observers saw of one server, by client count: what reports show.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use pgassay_model::observed::blockers::BlockerRecord;
@@ -12,6 +13,7 @@ use pgassay_model::reading::{Reading, Sample};
 use pgassay_model::samplers;
 use pgassay_model::storage::Storage;
 use pgassay_model::trial::Trial;
+use pgassay_readings::growth::Growth;
 use pgassay_readings::profile::Profile;
 use pgassay_readings::samples;
 use schemars::JsonSchema;
@@ -113,6 +115,13 @@ pub struct PointObserved {
 }
 
 impl PointObserved {
+    /// Time over which the counters of tables, indexes and statements grew.
+    pub fn growth_seconds(&self) -> Option<f64> {
+        let own = self.growth.iter().map(|g| g.elapsed_ns as f64 / 1e9);
+        let counters = self.counters.iter().map(|counters| counters.seconds);
+        own.chain(counters).find(|seconds| *seconds > 0.0)
+    }
+
     /// `8 clients`, or of a server's own load `8 sessions`: how many there were.
     pub fn how_many(&self) -> String {
         let what = if self.own_load { "session" } else { "client" };
@@ -151,7 +160,7 @@ struct Window<'r> {
     window_ns: u64,
     /// Transactions, or what the load calls its unit of work.
     operations: u64,
-    samples: &'r BTreeMap<String, Sample>,
+    samples: Cow<'r, BTreeMap<String, Sample>>,
     observed: Option<&'r Observed>,
 }
 
@@ -185,7 +194,7 @@ impl<'r> Window<'r> {
             clients,
             window_ns: window_ns.unwrap_or(trial.window_ns),
             operations: trial.transactions,
-            samples: &trial.samples,
+            samples: samples::of_trial(trial),
             observed: trial.observed.as_ref(),
         })
     }
@@ -229,7 +238,7 @@ pub fn analyse(
     let profile = stacks::profile(seen().filter_map(|(o, _)| o.stacks.as_ref()), symbols);
     let mut unavailable: Vec<Unavailable> = seen()
         .flat_map(|(o, _)| o.unavailable.iter().cloned())
-        .chain(windows.iter().flat_map(|w| unread(w.samples)))
+        .chain(windows.iter().flat_map(|w| unread(&w.samples)))
         .chain(windows.iter().flat_map(|w| {
             let events = w.samples.get(samplers::SERVER_EVENTS);
             events.map(pmu::unavailable).unwrap_or_default()
@@ -296,7 +305,11 @@ fn analyse_point(
         .map(|w| w.window_ns as f64 / 1e9)
         .sum();
     let waits = waits::analyse(observed().filter_map(|o| o.waits.as_ref()), seconds);
-    let budget = budget::analyse(windows.iter().map(|w| w.samples), waits.as_ref(), !own_load);
+    let budget = budget::analyse(
+        windows.iter().map(|w| &*w.samples),
+        waits.as_ref(),
+        !own_load,
+    );
     let grown = grown(observed().filter_map(|o| o.growth.as_ref()));
     let statements = statements::analyse(
         observed().filter_map(|o| o.statements.as_ref()),
@@ -316,11 +329,11 @@ fn analyse_point(
         statements,
         beside: beside::joined(observed().filter_map(|o| o.beside.as_ref())),
         growth: grown,
-        counters: counters::analyse(windows.iter().map(|w| (w.samples, w.window_ns)), storage),
+        counters: counters::analyse(windows.iter().map(|w| &*w.samples), storage),
         blockers: blockers::joined(observed().filter_map(|o| o.blockers.as_ref())),
         waits,
         scheduling: scheduling(windows),
-        backends: backends::analyse(windows.iter().map(|w| w.samples)),
+        backends: backends::analyse(windows.iter().map(|w| &*w.samples)),
         counted,
         least_counted,
         events: pmu::by_class(
@@ -339,6 +352,7 @@ fn grown<'r>(records: impl Iterator<Item = &'r GrowthRecord>) -> Option<GrowthRe
     let last = records.last()?;
     let all = |of: fn(&GrowthRecord) -> &[Grown]| growth::joined(records.iter().map(|r| of(r)));
     Some(GrowthRecord {
+        elapsed_ns: records.iter().map(|record| record.elapsed_ns).sum(),
         statements: all(|r| &r.statements),
         tables: all(|r| &r.tables),
         indexes: all(|r| &r.indexes),
@@ -360,11 +374,19 @@ fn scheduling(windows: &[&Window]) -> Scheduling {
             .fold((0.0, 0.0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
         (below > 0.0).then(|| above / below)
     };
-    let per_transaction =
-        |value: &dyn Fn(&Window) -> Option<f64>| ratio(&|t| Some((value(t)?, t.operations as f64)));
-    let switches = |t: &Window| {
+    // What grew between the readings, brought to the window in which transactions were counted.
+    let per_transaction = |value: &dyn Fn(&Window) -> Option<Growth>| {
+        ratio(&|t| {
+            Some((
+                value(t)?.over(t.window_ns as f64 / 1e9)?,
+                t.operations as f64,
+            ))
+        })
+    };
+    let switches = |t: &Window, of: fn((f64, f64)) -> f64| {
         let times = t.samples.get(samplers::SERVER_SCHEDSTAT);
-        samples::switches(t.samples.get(samplers::SERVER_SWITCHES)?, times)
+        let sample = t.samples.get(samplers::SERVER_SWITCHES)?;
+        Some(Growth::of(sample, of(samples::switches(sample, times)?)))
     };
     let stalled = |id: &'static str| {
         ratio(&|t: &Window| {
@@ -378,8 +400,6 @@ fn scheduling(windows: &[&Window]) -> Scheduling {
         times.is_some_and(|sample| sample.after.text().is_some())
     });
     let of_machine = |value: Option<f64>| value.filter(|_| here);
-    let vmstat =
-        |t: &Window, name: &str| samples::vmstat(t.samples.get(samplers::HOST_VMSTAT)?, name);
     Scheduling {
         run_queue: ratio(&|t| {
             let sample = t.samples.get(samplers::SERVER_SCHEDSTAT)?;
@@ -388,10 +408,12 @@ fn scheduling(windows: &[&Window]) -> Scheduling {
                 sample.elapsed_ns as f64,
             ))
         }),
-        voluntary_switches_per_transaction: per_transaction(&|t| Some(switches(t)?.0)),
-        involuntary_switches_per_transaction: per_transaction(&|t| Some(switches(t)?.1)),
+        voluntary_switches_per_transaction: per_transaction(&|t| switches(t, |s| s.0)),
+        involuntary_switches_per_transaction: per_transaction(&|t| switches(t, |s| s.1)),
         page_faults_per_transaction: of_machine(per_transaction(&|t| {
-            Some(vmstat(t, "pgfault")? as f64)
+            let sample = t.samples.get(samplers::HOST_VMSTAT)?;
+            let faults = samples::vmstat(sample, "pgfault")?;
+            Some(Growth::of(sample, faults as f64))
         })),
         cpu_pressure: of_machine(stalled(samplers::HOST_PRESSURE_CPU)),
         io_pressure: of_machine(stalled(samplers::HOST_PRESSURE_IO)),

@@ -9,12 +9,13 @@ use serde_json::Value;
 use pgassay_model::reading::Sample;
 use pgassay_model::samplers;
 use pgassay_model::storage::Storage;
+use pgassay_readings::growth::Growth;
 use pgassay_readings::io::{DiskLine, ProcessIo};
 
 /// Counters over the windows of a point, by the names of their columns; those that did not grow are left out.
 #[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ServerCounters {
-    /// Length of the windows.
+    /// Time between the readings. What another sampler counted over another time is brought to this one.
     pub seconds: f64,
     /// Of the measured database: pg_stat_database.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -55,42 +56,61 @@ impl ServerCounters {
     }
 }
 
-/// Sums over windows, each with its length in nanoseconds; none where neither was read.
+/// Sums over windows; none where neither database nor log was read.
 pub fn analyse<'r>(
-    windows: impl Iterator<Item = (&'r BTreeMap<String, Sample>, u64)>,
+    windows: impl Iterator<Item = &'r BTreeMap<String, Sample>>,
     storage: Option<&Storage>,
 ) -> Option<ServerCounters> {
-    let mut sums = ServerCounters::default();
-    for (read, window_ns) in windows {
-        sums.seconds += window_ns as f64 / 1e9;
-        add(&mut sums.database, read.get(samplers::PG_STAT_DATABASE));
-        add(&mut sums.wal, read.get(samplers::PG_STAT_WAL));
+    let (mut database, mut wal) = (View::default(), View::default());
+    let mut messages: Option<Growth> = None;
+    let mut devices: Option<(Growth, Growth)> = None;
+    for read in windows {
+        database.add(read.get(samplers::PG_STAT_DATABASE));
+        wal.add(read.get(samplers::PG_STAT_WAL));
         if let Some(bytes) = read.get(samplers::SERVER_LOG).and_then(grown) {
-            *sums.messages_bytes.get_or_insert(0.0) += bytes;
+            *messages.get_or_insert_default() += bytes;
         }
-        if let Some(written) = storage.and_then(|storage| written(read, storage)) {
-            let sum = sums.written.get_or_insert_default();
-            sum.devices += written.devices;
-            sum.server += written.server;
+        if let Some((by_devices, by_server)) = storage.and_then(|storage| written(read, storage)) {
+            let sum = devices.get_or_insert_default();
+            sum.0 += by_devices;
+            sum.1 += by_server;
         }
     }
+    let seconds = if database.seconds > 0.0 {
+        database.seconds
+    } else {
+        wal.seconds
+    };
+    let written = |(devices, server): (Growth, Growth)| {
+        Some(Written {
+            devices: devices.over(seconds)?,
+            server: server.over(seconds)?,
+        })
+    };
+    let sums = ServerCounters {
+        seconds,
+        database: database.over(seconds),
+        wal: wal.over(seconds),
+        messages_bytes: messages.and_then(|bytes| bytes.over(seconds)),
+        written: devices.and_then(written),
+    };
     (!sums.database.is_empty() || !sums.wal.is_empty()).then_some(sums)
 }
 
-/// What was written in a window.
-fn written(read: &BTreeMap<String, Sample>, storage: &Storage) -> Option<Written> {
+/// What was written between the readings: by the devices, and for the server.
+fn written(read: &BTreeMap<String, Sample>, storage: &Storage) -> Option<(Growth, Growth)> {
     let texts = |id: &str| {
         let sample = read.get(id)?;
-        sample.before.text().zip(sample.after.text())
+        Some((sample, sample.before.text()?, sample.after.text()?))
     };
-    let (before, after) = texts(samplers::HOST_DISKSTATS)?;
+    let (of_devices, before, after) = texts(samplers::HOST_DISKSTATS)?;
     let (before, after) = (DiskLine::parse(before), DiskLine::parse(after));
     let mut sectors = 0;
     for name in &storage.counted {
         let (before, after) = (before.get(name)?, after.get(name)?);
         sectors += after.written_sectors.checked_sub(before.written_sectors)?;
     }
-    let (before, after) = texts(samplers::SERVER_IO)?;
+    let (of_server, before, after) = texts(samplers::SERVER_IO)?;
     let (before, after) = (ProcessIo::parse(before), ProcessIo::parse(after));
     // What a process wrote is its parent's when it has ended, so that the sum stands.
     let by = |of: fn(&ProcessIo) -> Option<u64>| {
@@ -100,37 +120,57 @@ fn written(read: &BTreeMap<String, Sample>, storage: &Storage) -> Option<Written
     // Nothing that it did not give to the kernel is written for it, whatever is accounted to it.
     let accounted = by(|io| Some(io.write_bytes))?;
     let server = by(|io| io.given_bytes).map_or(accounted, |given| given.min(accounted));
-    (!storage.counted.is_empty()).then_some(Written {
-        devices: sectors as f64 * 512.0,
-        server: server as f64,
-    })
+    (!storage.counted.is_empty()).then_some((
+        Growth::of(of_devices, sectors as f64 * 512.0),
+        Growth::of(of_server, server as f64),
+    ))
 }
 
 /// By how much a number grew; none where it went back: the file was begun anew.
-fn grown(sample: &Sample) -> Option<f64> {
+fn grown(sample: &Sample) -> Option<Growth> {
     let number = |text: Option<&str>| text?.trim().parse::<f64>().ok();
     let by = number(sample.after.text())? - number(sample.before.text())?;
-    (by >= 0.0).then_some(by)
+    (by >= 0.0).then(|| Growth::of(sample, by))
 }
 
-fn add(sums: &mut BTreeMap<String, f64>, sample: Option<&Sample>) {
-    let row = |text: Option<&str>| -> Option<BTreeMap<String, Value>> {
-        serde_json::from_str(text?).ok()
-    };
-    let both = sample.and_then(|s| row(s.before.text()).zip(row(s.after.text())));
-    let Some((before, after)) = both else {
-        return;
-    };
-    for (name, now) in after {
-        let then = before.get(&name).and_then(Value::as_f64);
-        if let Some(by) = now
-            .as_f64()
-            .zip(then)
-            .map(|(now, then)| now - then)
-            .filter(|by| *by > 0.0)
-        {
-            *sums.entry(name).or_default() += by;
+/// The growth of a statistics view's row over all samples that have it.
+#[derive(Debug, Default)]
+struct View {
+    seconds: f64,
+    grown: BTreeMap<String, f64>,
+}
+
+impl View {
+    fn add(&mut self, sample: Option<&Sample>) {
+        let row = |text: Option<&str>| -> Option<BTreeMap<String, Value>> {
+            serde_json::from_str(text?).ok()
+        };
+        let both = sample.and_then(|s| Some((s, row(s.before.text())?, row(s.after.text())?)));
+        let Some((sample, before, after)) = both else {
+            return;
+        };
+        self.seconds += sample.elapsed_ns as f64 / 1e9;
+        for (name, now) in after {
+            let then = before.get(&name).and_then(Value::as_f64);
+            if let Some(by) = now
+                .as_f64()
+                .zip(then)
+                .map(|(now, then)| now - then)
+                .filter(|by| *by > 0.0)
+            {
+                *self.grown.entry(name).or_default() += by;
+            }
         }
+    }
+
+    /// The growth over another length of time, at the same rate.
+    fn over(self, seconds: f64) -> BTreeMap<String, f64> {
+        let mut grown = self.grown;
+        if seconds != self.seconds && self.seconds > 0.0 {
+            let factor = seconds / self.seconds;
+            grown.values_mut().for_each(|by| *by *= factor);
+        }
+        grown
     }
 }
 
@@ -144,7 +184,7 @@ mod tests {
         let sample = |then: &str, now: &str| Sample {
             before: Reading::Text(then.to_owned()),
             after: Reading::Text(now.to_owned()),
-            elapsed_ns: 1,
+            elapsed_ns: 1_000_000_000,
         };
         let database = sample(
             r#"{"datname": "a", "sessions": 3, "temp_bytes": 7, "numbackends": 9}"#,
@@ -154,7 +194,7 @@ mod tests {
             (samplers::PG_STAT_DATABASE.to_owned(), database),
             (samplers::SERVER_LOG.to_owned(), sample("100", "350\n")),
         ]);
-        let two = [(&window, 1_000_000_000), (&window, 1_000_000_000)];
+        let two = [&window, &window];
         let sums = analyse(two.into_iter(), None).unwrap();
         assert_eq!(
             sums.database,
@@ -166,7 +206,32 @@ mod tests {
         assert_eq!(sums.written, None);
         // A file that was begun anew within the window tells nothing.
         assert_eq!(grown(&sample("900", "20")), None);
-        assert_eq!(analyse([(&BTreeMap::new(), 1)].into_iter(), None), None);
+        assert_eq!(analyse([&BTreeMap::new()].into_iter(), None), None);
+    }
+
+    /// The readings of the log cover half of the time of those of the database; a window has none of either.
+    #[test]
+    fn each_counter_goes_by_the_time_between_its_own_readings() {
+        let sample = |now: &str, elapsed_ns| Sample {
+            before: Reading::Text(r#"{"lsn": 0, "xact_commit": 0}"#.to_owned()),
+            after: Reading::Text(now.to_owned()),
+            elapsed_ns,
+        };
+        let window = BTreeMap::from([
+            (
+                samplers::PG_STAT_DATABASE.to_owned(),
+                sample(r#"{"xact_commit": 140}"#, 1_400_000_000),
+            ),
+            (
+                samplers::PG_STAT_WAL.to_owned(),
+                sample(r#"{"lsn": 700}"#, 700_000_000),
+            ),
+        ]);
+        let nothing = BTreeMap::new();
+        let sums = analyse([&window, &nothing].into_iter(), None).unwrap();
+        assert!((sums.seconds - 1.4).abs() < 1e-9);
+        assert!((sums.database_rate("xact_commit").unwrap() - 100.0).abs() < 1e-9);
+        assert!((sums.wal["lsn"] / sums.seconds - 1000.0).abs() < 1e-9);
     }
 
     /// As on a machine where somebody copies files beside a server that commits.
@@ -201,7 +266,7 @@ mod tests {
             counted: vec!["vda".into()],
             ..Storage::default()
         };
-        let sums = analyse([(&window, 2_000_000_000)].into_iter(), Some(&storage)).unwrap();
+        let sums = analyse([&window].into_iter(), Some(&storage)).unwrap();
         let written = sums.written.unwrap();
         assert_eq!(written.server, 2e6);
         assert_eq!(written.devices, 9_158_728.0 * 512.0);
@@ -214,7 +279,7 @@ mod tests {
         };
         let large = sample(&io(5_000_000, 20_000_000), &io(14_000_000, 166_000_000));
         window.insert(samplers::SERVER_IO.to_owned(), large);
-        let sums = analyse([(&window, 2_000_000_000)].into_iter(), Some(&storage)).unwrap();
+        let sums = analyse([&window].into_iter(), Some(&storage)).unwrap();
         assert_eq!(sums.written.unwrap().server, 9e6);
     }
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use pgassay_model::pgio::{PgioCounters, PgioPlan, PgioSession};
 use pgassay_model::point::Point;
-use pgassay_model::samplers;
 use pgassay_model::storage::Storage;
 use pgassay_model::trial::{Raw, Trial};
 use pgassay_model::warning::Warning;
@@ -214,10 +213,6 @@ fn point(plan: &PgioPlan, sessions: u32, trials: &[&ReadTrial]) -> Option<PgioPo
     let touched = move |s: &PgioSession| {
         s.selects * (plan.work_unit + 1) + s.updates * (plan.update_work_unit + 1)
     };
-    let cpu_seconds = |t: &ReadTrial| -> Option<f64> {
-        let sample = t.trial.samples.get(samplers::SERVER_SCHEDSTAT)?;
-        Some(samples::server_cpu_ns(sample)? as f64 / 1e9)
-    };
     let mut failures: BTreeMap<String, u64> = BTreeMap::new();
     for (state, count) in trials
         .iter()
@@ -238,7 +233,7 @@ fn point(plan: &PgioPlan, sessions: u32, trials: &[&ReadTrial]) -> Option<PgioPo
     let updates = trials.iter().any(|t| t.sum(|s| s.updates) > 0.0);
     let rates: Vec<f64> = trials
         .iter()
-        .filter_map(|t| Some(t.view.reads.device.seen()?.bytes as f64 / t.seconds))
+        .filter_map(|t| t.view.device()?.per_second(|reads| reads.bytes))
         .collect();
     let steps = steps(&rates);
     let views = || trials.iter().map(|t| &t.view);
@@ -251,9 +246,8 @@ fn point(plan: &PgioPlan, sessions: u32, trials: &[&ReadTrial]) -> Option<PgioPo
         logical_reads_per_second_per_session: positive(&|t| t.rate(logical) / f64::from(sessions))?,
         fairness: (sessions > 1).then(|| over(&|t| fairness(t))).flatten(),
         logical_reads_per_cpu_second: over(&|t| {
-            cpu_seconds(t)
-                .filter(|s| *s > 0.0)
-                .map(|s| t.sum(logical) / s)
+            let cpus = t.view.server_cpus.filter(|cpus| *cpus > 0.0)?;
+            Some(t.rate(logical) / cpus)
         }),
         misses_per_second: over(&|t| Some(t.rate(|s| logical(s).saturating_sub(s.blocks_hit))))?,
         touched_blocks_per_second: positive(&|t| t.rate(touched))?,
@@ -263,25 +257,13 @@ fn point(plan: &PgioPlan, sessions: u32, trials: &[&ReadTrial]) -> Option<PgioPo
             .flatten(),
         longest_select_ms: longest(|s| s.longest_select_us),
         longest_update_ms: updates.then(|| longest(|s| s.longest_update_us)),
-        device_bytes_per_second: over(&|t| {
-            Some(t.view.reads.device.seen()?.bytes as f64 / t.seconds)
-        }),
-        device_requests_per_second: over(&|t| {
-            Some(t.view.reads.device.seen()?.requests as f64 / t.seconds)
-        }),
+        device_bytes_per_second: over(&|t| t.view.device()?.per_second(|reads| reads.bytes)),
+        device_requests_per_second: over(&|t| t.view.device()?.per_second(|reads| reads.requests)),
         device_request_bytes: (requests > 0).then(|| bytes as f64 / requests as f64),
-        device_requests_in_flight: over(&|t| {
-            Some(t.view.reads.device.seen()?.waited_ms as f64 / 1e3 / t.seconds)
-        })
-        .map(|waited| waited.estimate),
-        processes_bytes_per_second: over(&|t| {
-            Some(*t.view.reads.processes_bytes.seen()? as f64 / t.seconds)
-        }),
-        page_table_bytes: over(&|t| {
-            let sample = t.trial.samples.get(samplers::SERVER_PAGE_TABLES)?;
-            let times = t.trial.samples.get(samplers::SERVER_SCHEDSTAT);
-            Some(samples::page_table_bytes(sample, times)? as f64)
-        }),
+        device_requests_in_flight: over(&|t| t.view.device()?.in_flight())
+            .map(|waited| waited.estimate),
+        processes_bytes_per_second: over(&|t| t.view.reads.processes_bytes.seen()?.per_second()),
+        page_table_bytes: over(&|t| t.view.page_tables()),
         client_cpus: over(&|t| Some(t.trial.client_ns() as f64 / 1e9 / t.seconds))?,
         others_share,
         steal_share: median_share(views(), |view| {
@@ -347,7 +329,7 @@ fn warnings(
         .filter_map(|t| {
             Some(Read {
                 seconds: t.seconds,
-                count: t.view.reads.device.seen()?.bytes as f64,
+                count: t.view.device()?.per_second(|reads| reads.bytes)? * t.seconds,
             })
         })
         .collect();
@@ -587,7 +569,9 @@ mod tests {
                     after: text(150, 50),
                     elapsed_ns: 1_000_000_000,
                 };
-                trial.samples.insert(samplers::HOST_STAT.to_owned(), sample);
+                trial
+                    .samples
+                    .insert(pgassay_model::samplers::HOST_STAT.to_owned(), sample);
                 trial
             })
             .collect();

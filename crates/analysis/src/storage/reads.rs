@@ -8,6 +8,7 @@ use pgassay_model::storage::Storage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use pgassay_readings::growth::Growth;
 use pgassay_readings::io::{CgroupIo, DiskLine, ProcessIo};
 use pgassay_readings::samples;
 
@@ -51,9 +52,21 @@ pub struct DeviceReads {
     pub merged: u64,
     /// Milliseconds that requests were under way, reads and writes, the sum over all of them.
     pub waited_ms: u64,
+    /// Time between the two readings.
+    elapsed_ns: u64,
 }
 
 impl DeviceReads {
+    /// Returns one of these figures per second of the time between their readings.
+    pub fn per_second(&self, of: fn(&Self) -> u64) -> Option<f64> {
+        (self.elapsed_ns > 0).then(|| of(self) as f64 * 1e9 / self.elapsed_ns as f64)
+    }
+
+    /// Requests under way on average.
+    pub fn in_flight(&self) -> Option<f64> {
+        Some(self.per_second(|reads| reads.waited_ms)? / 1e3)
+    }
+
     /// Bytes of a request on average; none without requests.
     pub fn average_request_bytes(&self) -> Option<f64> {
         (self.requests > 0).then(|| self.bytes as f64 / self.requests as f64)
@@ -61,7 +74,7 @@ impl DeviceReads {
 }
 
 /// Everything that a window says about reads.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ReadFigures {
     /// Blocks that the server looked at in shared buffers, by `pg_stat_database`.
     pub logical_reads: Option<u64>,
@@ -76,7 +89,7 @@ pub struct ReadFigures {
     pub cgroup: Seen<DeviceReads>,
     /// Bytes that devices read for the server's processes, by /proc/PID/io; those of
     /// processes that ended are in their parent's.
-    pub processes_bytes: Seen<u64>,
+    pub processes_bytes: Seen<Growth>,
 }
 
 /// The figures of a window; `block_size` is the server's, in bytes.
@@ -100,11 +113,11 @@ pub fn figures(
     }
 }
 
-/// Both texts of a sample, or why one is missing.
+/// A sample with both its texts, or why one is missing.
 fn texts<'a>(
     samples: &'a BTreeMap<String, Sample>,
     id: &str,
-) -> Result<(&'a str, &'a str), String> {
+) -> Result<(&'a Sample, &'a str, &'a str), String> {
     let sample = samples
         .get(id)
         .ok_or_else(|| format!("{id} was not recorded"))?;
@@ -112,7 +125,7 @@ fn texts<'a>(
         pgassay_model::reading::Reading::Text(text) => Ok(text.as_str()),
         pgassay_model::reading::Reading::Unavailable(why) => Err(why.clone()),
     };
-    Ok((text(&sample.before)?, text(&sample.after)?))
+    Ok((sample, text(&sample.before)?, text(&sample.after)?))
 }
 
 fn device(
@@ -127,9 +140,12 @@ fn device(
     {
         return Err(why.clone());
     }
-    let (before, after) = texts(samples, HOST_DISKSTATS)?;
+    let (sample, before, after) = texts(samples, HOST_DISKSTATS)?;
     let (before, after) = (DiskLine::parse(before), DiskLine::parse(after));
-    let mut reads = DeviceReads::default();
+    let mut reads = DeviceReads {
+        elapsed_ns: sample.elapsed_ns,
+        ..DeviceReads::default()
+    };
     for name in &storage.counted {
         let missing = || format!("/proc/diskstats has no line of {name}");
         let (before, after) = (
@@ -154,10 +170,13 @@ fn cgroup(
     samples: &BTreeMap<String, Sample>,
     storage: Option<&Storage>,
 ) -> Result<DeviceReads, String> {
-    let (before, after) = texts(samples, CGROUP_IO)?;
+    let (sample, before, after) = texts(samples, CGROUP_IO)?;
     let (before, after) = (CgroupIo::parse(before), CgroupIo::parse(after));
     let disks = storage.map(|s| s.disks.as_slice()).unwrap_or_default();
-    let mut reads = DeviceReads::default();
+    let mut reads = DeviceReads {
+        elapsed_ns: sample.elapsed_ns,
+        ..DeviceReads::default()
+    };
     for (disk, after) in &after {
         // Where the devices can't be resolved all of the cgroup's are the best there is.
         if !disks.is_empty() && !disks.contains(disk) {
@@ -170,15 +189,16 @@ fn cgroup(
     Ok(reads)
 }
 
-fn processes(samples: &BTreeMap<String, Sample>) -> Result<u64, String> {
-    let (before, after) = texts(samples, SERVER_IO)?;
+fn processes(samples: &BTreeMap<String, Sample>) -> Result<Growth, String> {
+    let (sample, before, after) = texts(samples, SERVER_IO)?;
     let (before, after) = (ProcessIo::parse(before), ProcessIo::parse(after));
     if !after.keys().any(|pid| before.contains_key(pid)) {
         return Err("no process of the server lived through the window".to_owned());
     }
     // What a process read is its parent's when it has ended, so that the sum stands.
     let sum = |all: &BTreeMap<u32, ProcessIo>| all.values().map(|io| io.read_bytes).sum::<u64>();
-    Ok(sum(&after).saturating_sub(sum(&before)))
+    let read = sum(&after).saturating_sub(sum(&before));
+    Ok(Growth::of(sample, read as f64))
 }
 
 /// Bytes read into shared buffers: `read_bytes` from version 18, before that
@@ -269,7 +289,8 @@ mod tests {
         assert_eq!(device.average_request_bytes(), Some(8192.0));
         let cgroup = figures.cgroup.seen().unwrap();
         assert_eq!((cgroup.bytes, cgroup.requests), (90_112, 11));
-        assert_eq!(figures.processes_bytes.seen(), Some(&90_112));
+        let processes = figures.processes_bytes.seen().unwrap();
+        assert_eq!(processes.amount(), 90_112.0);
         assert_eq!(figures.logical_reads, None);
     }
 

@@ -3,6 +3,7 @@
 use pgassay_model::storage::{Storage, VolumeLimits};
 use pgassay_model::trial::Trial;
 use pgassay_model::warning::Warning;
+use pgassay_readings::samples;
 
 use super::credits::{self, Read};
 use super::figures;
@@ -152,10 +153,12 @@ pub fn credits_left<'t>(
         .into_iter()
         .filter_map(|trial| {
             // Requests are the same whatever the size of a block.
-            let figures = figures(&trial.samples, storage, 8192);
+            let figures = figures(&samples::of_trial(trial), storage, 8192);
+            let seconds = trial.window_ns as f64 / 1e9;
+            let requests = figures.device.seen()?.per_second(|reads| reads.requests)?;
             Some(Read {
-                seconds: trial.window_ns as f64 / 1e9,
-                count: figures.device.seen()?.requests as f64,
+                seconds,
+                count: requests * seconds,
             })
         })
         .collect();

@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 /// The counters of one window.
 #[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct GrowthRecord {
+    /// Time between the two readings, in nanoseconds; 0 in runs of before it was kept.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub elapsed_ns: u64,
     /// By pg_stat_statements, named by `queryid`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub statements: Vec<Grown>,
@@ -36,6 +39,10 @@ pub struct GrowthRecord {
     /// What was not read, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<String>,
+}
+
+fn is_zero(ns: &u64) -> bool {
+    *ns == 0
 }
 
 /// Something with an old snapshot or an old transaction: rows that died since stay for it.

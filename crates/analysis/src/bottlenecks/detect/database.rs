@@ -38,7 +38,7 @@ fn between_statements(evidence: &Evidence) -> Option<Observation> {
     let counters = observed.counters.as_ref()?;
     let transactions =
         counters.database_rate("xact_commit")? + counters.database_rate("xact_rollback")?;
-    let seconds = counters.seconds;
+    let seconds = observed.growth_seconds().unwrap_or(counters.seconds);
     let statements = observed.statements.as_ref()?.statements.iter();
     let calls: f64 = statements
         .filter_map(|s| Some(s.counters.as_ref()?.calls))
@@ -133,7 +133,8 @@ fn temporary_tables(evidence: &Evidence) -> Option<Observation> {
     let growth = observed.growth.as_ref()?;
     let attributes = growth.catalogs.iter().find(|c| c.name == "pg_attribute")?;
     let written = attributes.by("n_tup_ins") + attributes.by("n_tup_del");
-    let transactions = counters.database.get("xact_commit").copied().unwrap_or(0.0);
+    let seconds = observed.growth_seconds().unwrap_or(counters.seconds);
+    let transactions = counters.database_rate("xact_commit").unwrap_or(0.0) * seconds;
     if written < 1000.0 || written < ATTRIBUTES * transactions {
         return None;
     }
@@ -173,7 +174,7 @@ fn temporary_tables(evidence: &Evidence) -> Option<Observation> {
         })
         .seen(format!(
             "{written:.0} rows of pg_attribute written in {:.0} s, {:.1} for each transaction",
-            counters.seconds,
+            seconds,
             written / transactions.max(1.0)
         ))
         .advice(

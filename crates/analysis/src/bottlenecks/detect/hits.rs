@@ -158,7 +158,7 @@ impl Part {
 /// they are not counted.
 fn call_us(evidence: &Evidence, statement: &StatementTime) -> Option<(f64, f64)> {
     let run = evidence.run?;
-    let seconds = run.observed?.counters.as_ref()?.seconds;
+    let seconds = run.observed?.growth_seconds()?;
     let counted = statement.counters.as_ref()?;
     let us = 1e6 * run.server_cpus() * seconds * statement.cpu_share / counted.calls;
     (us.is_finite() && us > 0.0).then_some((us, counted.rows.unwrap_or(0.0)))

@@ -87,8 +87,10 @@ fn deferred(run: &RunEvidence, table: &Grown) -> Option<f64> {
 
 /// Rows of a table that die in a transaction.
 fn of_each(run: &RunEvidence, table: &Grown) -> f64 {
-    let counters = run.observed.and_then(|observed| observed.counters.as_ref());
-    let done = counters.and_then(|c| Some(c.database_rate("xact_commit")? * c.seconds));
+    let done = run.observed.and_then(|observed| {
+        let rate = observed.counters.as_ref()?.database_rate("xact_commit")?;
+        Some(rate * observed.growth_seconds()?)
+    });
     let died = table.by("n_tup_upd") + table.by("n_tup_del");
     // Those that write nothing have no number, and are counted in vain.
     done.map_or(died.min(1.0), |done| died / done.max(1.0))
@@ -100,8 +102,7 @@ const KEPT: f64 = 100.0;
 /// Whether most of a table's dead rows are older than its last vacuum, as fast as rows die now. (Its counters may be told late:
 /// a session's come after the vacuum that it sends.)
 fn died_before(run: &RunEvidence, table: &Grown) -> bool {
-    let counters = run.observed.and_then(|observed| observed.counters.as_ref());
-    let seconds = counters.map(|c| c.seconds).filter(|s| *s > 0.0);
+    let seconds = run.observed.and_then(|observed| observed.growth_seconds());
     let died = table.by("n_tup_upd") + table.by("n_tup_del");
     let since = seconds
         .zip(table.stands("since_vacuum"))

@@ -402,8 +402,7 @@ fn measure_all(
     };
     let device_rate = |trial: &Trial| {
         let figures = figures(&trial.samples, Some(&storage), block_size);
-        let seconds = trial.window_ns.max(1) as f64 / 1e9;
-        Some((0, figures.device.seen()?.bytes as f64 / seconds))
+        Some((0, figures.device.seen()?.per_second(|reads| reads.bytes)?))
     };
     let steady = |rates: &[(u32, f64)]| {
         let rates: Vec<f64> = rates.iter().map(|(_, rate)| *rate).collect();
