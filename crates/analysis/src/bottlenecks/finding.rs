@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::counterpart::{self, Counterpart};
 use super::entry::{Entry, Family};
+use super::subjects::Subjects;
 
 /// How much a finding weighs.
 #[derive(
@@ -155,6 +156,9 @@ pub struct Finding {
     /// The finding that it is a symptom of, by its id, where that was found, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
+    /// The statements, functions and tables that it is about.
+    #[serde(default, skip_serializing_if = "Subjects::is_empty")]
+    pub subjects: Subjects,
     /// Why it matters.
     pub why: String,
     /// How much it has been seen to matter elsewhere.
@@ -282,7 +286,7 @@ impl Finding {
         let of_budget = |share| under.of_budget(seen.basis, share);
         let (saw, confidence) = match &seen.symptom_of {
             Some(cause) => (
-                format!("{}, a symptom of {cause}.", seen.saw.trim_end_matches('.')),
+                format!("{}{}", seen.saw.trim_end_matches('.'), symptom_of(cause)),
                 seen.confidence.min(Confidence::Medium),
             ),
             None => (seen.saw, seen.confidence),
@@ -304,6 +308,7 @@ impl Finding {
             budget_share: seen.covers.or_else(|| seen.share.and_then(of_budget)),
             symptom_of: seen.symptom_of.map(str::to_owned),
             cause: None,
+            subjects: seen.subjects,
             why: seen.why.unwrap_or_else(|| entry.why.to_owned()),
             impact: entry.impact.to_owned(),
             remedy,
@@ -333,6 +338,7 @@ impl Finding {
                 false => (a + b).min(1.0),
             });
         }
+        self.subjects.join(other.subjects);
         self.counterpart = self.counterpart.take().or(other.counterpart.take());
         for text in std::iter::once(other.saw).chain(other.evidence) {
             let text = text.trim_end_matches('.').to_owned();
@@ -390,6 +396,11 @@ impl Finding {
             format!("{how} {:.2} times as high{limited}", 1.0 / (1.0 - share))
         })
     }
+}
+
+/// The end of the sentence of a symptom.
+pub(super) fn symptom_of(cause: &str) -> String {
+    format!(", a symptom of {cause}.")
 }
 
 /// Adds what releases do about it: an upgrade for a server that lacks a change, a condition if
@@ -459,6 +470,8 @@ pub struct Observation {
     pub(super) version_at_most: Option<u32>,
     /// What it is a symptom of.
     pub(super) symptom_of: Option<&'static str>,
+    /// What it is about.
+    pub(super) subjects: Subjects,
     /// Whether its share says nothing of what a remedy wins.
     pub(super) open: bool,
     /// The share of the sessions' time in transactions that it accounts for, if that is not the
@@ -492,6 +505,7 @@ impl Observation {
             sources: Vec::new(),
             version_at_most: None,
             symptom_of: None,
+            subjects: Subjects::default(),
             open: false,
             covers: None,
         }

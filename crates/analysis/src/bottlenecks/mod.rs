@@ -17,6 +17,7 @@ mod fact_view;
 pub(crate) mod finding;
 mod origin;
 mod rank;
+mod subjects;
 mod symptoms;
 mod version;
 mod wait_events;
@@ -30,6 +31,7 @@ pub use finding::{
 };
 pub use rank::{Cause, SeenBy};
 pub(crate) use rank::{cause, invalidates, known_gain, measures, weights};
+pub use subjects::{Subjects, Suspect};
 pub(crate) use version::written;
 pub use version::{major, version_number};
 

@@ -7,7 +7,7 @@
 use super::detect::{SATURATED, filled_by_own_work, stem};
 use super::evidence::Evidence;
 use super::find;
-use super::finding::{Basis, Confidence, Finding, Severity, Step};
+use super::finding::{Basis, Confidence, Finding, Severity, Step, symptom_of};
 
 /// What a statement's work shows itself by, whatever is wrong with it.
 const OF_STATEMENTS: &[&str] = &[SATURATED, "buffer-mapping-locks", "shared-buffers-small"];
@@ -111,10 +111,9 @@ pub(super) fn link(evidence: &Evidence, findings: &mut [Finding]) {
 impl Finding {
     /// The same as a symptom of another finding, which is surer than what such symptoms usually are of.
     pub(crate) fn becomes_symptom_of(&mut self, id: String, named: String) {
-        let saw = match self.saw.split_once(", a symptom of ") {
-            Some((saw, _)) => saw,
-            None => self.saw.trim_end_matches('.'),
-        };
+        let supposed = self.symptom_of.as_deref().map(symptom_of);
+        let saw = supposed.and_then(|supposed| self.saw.strip_suffix(&supposed));
+        let saw = saw.unwrap_or(self.saw.trim_end_matches('.'));
         self.saw = format!("{saw}, a symptom of: {named}.");
         self.confidence = self.confidence.min(Confidence::Medium);
         self.symptom_of = Some(named);
@@ -220,5 +219,27 @@ mod tests {
         );
         assert!(!saw.contains("many small commits"), "{saw}");
         assert_eq!(findings[0].confidence, Confidence::Medium);
+    }
+
+    /// The sentence of a symptom can say anything, its usual ending included.
+    #[test]
+    fn a_link_goes_by_what_findings_are_and_not_by_their_words() {
+        let of = |saw: &str| {
+            let mut findings = vec![
+                finding("wal-flush", Basis::WaitTime, 0.5),
+                finding("forced-checkpoints", Basis::WaitTime, 0.5),
+            ];
+            findings[0].saw = saw.to_owned();
+            link(&Evidence::default(), &mut findings);
+            (findings[0].cause.clone(), findings.remove(0).saw)
+        };
+        for saw in ["Waits", "It waits, a symptom of nothing, they say"] {
+            let (cause, said) = of(saw);
+            assert_eq!(cause.as_deref(), Some("forced-checkpoints"));
+            assert!(
+                said.starts_with(&format!("{saw}, a symptom of: ")),
+                "{said}"
+            );
+        }
     }
 }

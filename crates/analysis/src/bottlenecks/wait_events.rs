@@ -39,6 +39,16 @@ pub fn meaning(kind: &str, event: &str) -> Option<&'static Meaning> {
         .or_else(|| of_kind().find(|row| row.events.is_empty()))
 }
 
+/// The setting that makes sessions wait at an event.
+pub(super) fn setting(kind: &str, event: &str) -> Option<&'static str> {
+    let is = |names: &[&str]| is(kind, event, "Timeout", names);
+    match () {
+        () if is(&["VacuumDelay", "VacuumTruncate"]) => Some("vacuum_cost_delay"),
+        () if is(&["CommitDelay"]) => Some("commit_delay"),
+        () => None,
+    }
+}
+
 /// Whether a type is another's older name: `LWLockNamed` and `LWLockTranche` in 9.6.
 pub fn same_kind(kind: &str, written: &str) -> bool {
     match kind {

@@ -141,7 +141,7 @@ fn disturbed(evidence: &Evidence, findings: &mut [Finding]) {
     };
     let weighs = |f: &&mut Finding| f.basis.is_measured() && f.gain().unwrap_or(0.0) >= TOLD;
     for finding in findings.iter_mut().filter(weighs) {
-        if !finding.saw.to_ascii_lowercase().contains("other programs") {
+        if !finding.subjects.other_programs {
             finding.saw = format!("{} {by}", finding.saw);
         }
     }

@@ -157,6 +157,7 @@ fn command(analysis: &Analysis, counterpart: Counterpart) -> Option<Vec<String>>
         budget_share: None,
         symptom_of: None,
         cause: None,
+        subjects: Default::default(),
         why: String::new(),
         impact: String::new(),
         remedy: Vec::new(),

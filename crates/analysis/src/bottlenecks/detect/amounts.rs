@@ -32,10 +32,12 @@ fn fetched(table: &Grown) -> Option<f64> {
 
 fn discarded(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
+    let mut passed_over = false;
     let hits = with_plans(&run, |statement, plan| {
-        skipped(evidence, statement, plan).or_else(|| filtered(evidence, statement, plan))
+        let skipped = skipped(evidence, statement, plan);
+        passed_over |= skipped.is_some();
+        skipped.or_else(|| filtered(evidence, statement, plan))
     });
-    let passed_over = hits.iter().any(|hit| hit.saw.contains("OFFSET"));
     joined(&run, hits).map(|seen| match passed_over {
         true => seen.means(OFFSET),
         false => seen.means(FILTER),

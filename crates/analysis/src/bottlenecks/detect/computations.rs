@@ -406,11 +406,8 @@ pub(super) fn look(profile: &Summary, run: Option<&RunEvidence>) -> Vec<Named> {
                     .take(3)
                     .map(|f| format!("{}: {} of the samples", f.symbol, tenths(f.own_share))),
             )
-            .all_seen(
-                run.into_iter()
-                    .flat_map(|run| weighty(run).take(1))
-                    .map(|statement| format!("the one with the most time: {}", statement.named())),
-            );
+            .of_functions(own.iter().map(|f| f.symbol.as_str()))
+            .most_in(run.and_then(|run| weighty(run).next()));
             Named {
                 entry: ENTRY,
                 subject: Some(computation.name.to_owned()),

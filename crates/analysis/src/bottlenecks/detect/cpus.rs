@@ -128,7 +128,10 @@ fn saturated(evidence: &Evidence) -> Option<Observation> {
         }
         None => return None,
     };
-    let seen = seen.seen(takers(&run, others)).all_seen(statements(&run));
+    let seen = seen
+        .of_other_programs(!of_others.is_empty())
+        .seen(takers(&run, others))
+        .all_seen(statements(&run));
     Some(match evidence.profile {
         Some(profile) => seen.all_seen(spent(profile)),
         None => seen.seen("no CPU samples, which would name what takes them (--observe perf)"),
@@ -187,7 +190,7 @@ fn taken(evidence: &Evidence) -> Option<Observation> {
         Some(waiting) => seen.covers(waiting),
         None => seen.confidence(Confidence::Medium),
     };
-    Some(seen.seen(takers(&run, others)))
+    Some(seen.of_other_programs(true).seen(takers(&run, others)))
 }
 
 /// Whose work fills the CPUs of a running server that waits for them, and what was seen.

@@ -291,7 +291,7 @@ fn detoasting(evidence: &Evidence) -> Option<Observation> {
         .run
         .and_then(|run| run.observed?.statements.as_ref()?.statements.first());
     Some(
-        seen.all_seen(
+        seen.of_statements(top).all_seen(
             top.map(|s| format!("{} of the time goes to: {}", tenths(s.share), s.named())),
         ),
     )

@@ -55,6 +55,7 @@ fn by_printf(evidence: &Evidence) -> Option<Observation> {
     Some(
         Observation::of_samples(share, saw)
             .confidence(Confidence::High)
+            .of_functions(own.iter().map(|f| f.symbol.as_str()))
             .all_seen(own.iter().take(3).map(|f| format!("{} in {}", tenths(f.own_share), f.symbol)))
             .sql(format!(
                 "ALTER SYSTEM SET {DIGITS} = 1; SELECT pg_reload_conf();   -- the shortest exact form, several times faster"

@@ -154,6 +154,8 @@ fn driving<'p>(
 
 fn misestimated(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
+    let mut drives = false;
+    let mut relations: Vec<String> = Vec::new();
     let hits: Vec<Hit> = with_plans(&run, |statement, plan| {
         if let Some((node, came)) = furthest(plan) {
             if decides_nothing(plan, node, came) {
@@ -164,9 +166,12 @@ fn misestimated(evidence: &Evidence) -> Option<Observation> {
                 node.rows,
                 named(node)
             );
+            relations.extend(node.relation.clone());
             return Some(hit(&run, statement, plan, node, saw));
         }
         if let Some((node, came)) = driving(&run, statement, plan) {
+            drives = true;
+            relations.extend(node.relation.clone());
             let saw = format!(
                 "The planner expects {:.0} rows where {came:.0} come ({}), and reads the other side of a nested loop for \
                  each of them.",
@@ -189,9 +194,8 @@ fn misestimated(evidence: &Evidence) -> Option<Observation> {
             ..hit(&run, statement, plan, &plan.root, saw)
         })
     });
-    let drives = hits.iter().any(|hit| hit.saw.contains("nested loop"));
     joined(&run, hits).map(|seen| {
-        seen.severity(match drives {
+        seen.of_relations(relations).severity(match drives {
             true => Severity::Medium,
             false => Severity::Low,
         })

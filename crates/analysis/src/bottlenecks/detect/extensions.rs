@@ -147,11 +147,9 @@ pub(super) fn advise(
         let value = run.setting(name)?;
         (value.parse::<f64>().ok()? < below).then_some((name, value))
     });
-    let seen = seen.means(known.why).all_seen(
-        run.into_iter()
-            .flat_map(|run| weighty(run).take(1))
-            .map(|statement| format!("the one with the most time: {}", statement.named())),
-    );
+    let seen = seen
+        .means(known.why)
+        .most_in(run.and_then(|run| weighty(run).next()));
     let seen = match set {
         Some((name, value)) => seen.seen(format!("{name} = {value}")).advice(format!(
             "take {name} back to its default where it is set (postgresql.conf, ALTER SYSTEM, ALTER ROLE or DATABASE): searches find less then"

@@ -318,12 +318,7 @@ impl Row {
                         tenths(share),
                         run.whole()
                     ))
-                    .all_seen(
-                        weighty(run)
-                            .filter(|s| spills(s, BUILDS))
-                            .take(1)
-                            .map(|s| format!("the one with the most time: {}", s.named())),
-                    )
+                    .most_in(weighty(run).find(|s| spills(s, BUILDS)))
             }
             // What it takes of the time was not measured.
             (_, _) => Observation::measured(Basis::Counters, None, saw)

@@ -250,11 +250,7 @@ pub struct Named {
 
 /// Whether a finding is about a statement.
 pub(super) fn is_about(finding: &Finding, statement: &StatementTime) -> bool {
-    let name = statement.named();
-    let (first, also) = (format!(" goes to: {name}"), format!(": {name})"));
-    let of_table = format!("the one with the most time: {name}");
-    let mut all = finding.evidence.iter();
-    all.any(|text| text.ends_with(&first) || text.ends_with(&also) || *text == of_table)
+    finding.subjects.statements.contains(&statement.id)
 }
 
 /// The statements that matter, by their time.
@@ -270,7 +266,7 @@ pub(super) fn weighty<'a>(run: &RunEvidence<'a>) -> impl Iterator<Item = &'a Sta
 /// Those that matter and whose plans are known, as far as something is wrong with them.
 pub(super) fn with_plans<'a>(
     run: &RunEvidence<'a>,
-    look: impl Fn(&'a StatementTime, &'a Plan) -> Option<Hit<'a>>,
+    mut look: impl FnMut(&'a StatementTime, &'a Plan) -> Option<Hit<'a>>,
 ) -> Vec<Hit<'a>> {
     // No index, statistics or setting for the catalogues is the user's: what is wrong is that they are asked.
     weighty(run)
@@ -323,10 +319,12 @@ pub(super) fn joined(run: &RunEvidence, mut hits: Vec<Hit>) -> Option<Observatio
         .sum();
     let left_of = |hit: &Hit| hit.left.as_ref().map_or(0.0, |left| left.of_part);
     let won: f64 = hits.iter().map(|h| h.share() * (1.0 - left_of(h))).sum();
+    let statements: Vec<&StatementTime> = hits.iter().map(|hit| hit.statement).collect();
     let mut hits = hits.into_iter();
     let first = hits.next()?;
     let known = (share > 0.0).then_some(share.min(1.0));
     let mut seen = Observation::measured(Basis::Statements, known, first.saw)
+        .of_statements(statements)
         .of_cpu(cpu.min(1.0))
         .confidence(first.confidence)
         .severity(match share {

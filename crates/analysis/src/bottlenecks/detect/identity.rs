@@ -215,6 +215,7 @@ fn logged(evidence: &Evidence) -> Option<Observation> {
             "{:.0} rows of {name} were updated or deleted in the measured time",
             changes(logged.table)
         ))
+        .of_statements(statements.first().copied())
         .all_seen(statements.first().map(|statement| {
             format!(
                 "{} of {} goes to: {}",

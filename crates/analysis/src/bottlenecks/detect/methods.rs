@@ -102,11 +102,8 @@ fn written(evidence: &Evidence) -> Option<Observation> {
             false => Confidence::High,
         })
         .means(method.why)
-        .all_seen(
-            weighty(&run)
-                .take(1)
-                .map(|s| format!("the one with the most time: {}", s.named())),
-        );
+        .of_functions(method.within.iter().copied())
+        .most_in(weighty(&run).next());
     Some(
         method
             .instead
@@ -249,7 +246,8 @@ fn excluded(run: &RunEvidence, profile: &Summary) -> Option<Observation> {
         )
         .confidence(Confidence::High)
         .means("A GiST index is searched and written by functions that are called for each key of each page on the way; a B-tree finds the place of a value by a few comparisons.")
-        .seen(format!("the one with the most time: {}", statement.named()))
+        .of_functions(CHECKED.iter().copied())
+        .most_in(Some(statement))
         .sql(format!("ALTER TABLE {table} DROP CONSTRAINT {name}, ADD UNIQUE ({columns});")),
     )
 }

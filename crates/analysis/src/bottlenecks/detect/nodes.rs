@@ -263,7 +263,11 @@ impl At<'_> {
             entry: NODE,
             subject: Some(name.replace(' ', "-")),
             title: format!("One node of a plan takes most of its time: {name}"),
-            seen: seen.told(steps(first, self.plan, &self.statement.text)),
+            seen: seen.of_relations(first.node.relation.clone()).told(steps(
+                first,
+                self.plan,
+                &self.statement.text,
+            )),
         })
     }
 
@@ -401,6 +405,7 @@ impl At<'_> {
         Observation::measured(Basis::Statements, Some(share), saw)
             .of_cpu((self.statement.cpu_share * work.cpu).min(1.0))
             .open()
+            .of_statements([self.statement])
             .seen(format!(
                 "{} of {} goes to: {}",
                 tenths(self.statement.share),

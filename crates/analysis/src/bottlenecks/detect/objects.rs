@@ -471,12 +471,8 @@ impl Met<'_> {
                 tenths(self.share),
                 run.whole()
             ));
-        match self.statement {
-            Some(statement) => {
-                seen.seen(format!("the one with the most time: {}", statement.named()))
-            }
-            None => seen,
-        }
+        seen.of_relations([self.table.name.as_str()])
+            .most_in(self.statement)
     }
 }
 

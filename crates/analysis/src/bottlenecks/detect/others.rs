@@ -114,7 +114,9 @@ fn at_wait(evidence: &Evidence, run: &RunEvidence, wait: &Wait) -> Option<Named>
         .all_seen(waits::who(run, at));
     if let Some(meaning) = meaning {
         seen = seen.symptom_of(meaning.symptom_of);
-        seen = by_setting(evidence, run, meaning.symptom_of, seen);
+    }
+    if let Some(setting) = wait_events::setting(&wait.kind, &wait.event) {
+        seen = by_setting(evidence, run, setting, seen);
     }
     if let Some(entry) = waits::entry_of(&wait.kind, &wait.event) {
         seen = seen.shell(format!(
@@ -277,13 +279,10 @@ fn libraries(profile: &Summary, run: Option<&RunEvidence>) -> Vec<Named> {
         .collect()
 }
 
-/// Whether a rule's finding names a function: then it is known what its time goes to.
+/// Whether a rule says what a function's time goes to.
 fn is_told(symbol: &str, findings: &[Finding]) -> bool {
     let mut rules = findings.iter().filter(|f| f.id != "cpu-saturated");
-    rules.any(|f| {
-        let texts = std::iter::once(&f.saw).chain(&f.evidence);
-        texts.into_iter().any(|text| text.contains(symbol))
-    })
+    rules.any(|f| f.subjects.functions.contains(symbol))
 }
 
 /// Kinds of work that no rule found too much of. What the server is there for, executing
@@ -357,4 +356,46 @@ fn functions(profile: &Summary, findings: &[Finding]) -> Vec<Named> {
             .seen(format!("it was called for: {}", f.class.title())),
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::made::{QUIET, Seen, looked_at};
+    use super::*;
+    use crate::bottlenecks::find;
+    use crate::bottlenecks::finding::Circumstances;
+
+    /// A tenth and more of the samples are in functions whose names are words of any sentence.
+    #[test]
+    fn a_function_is_a_rules_by_its_name_and_not_by_a_word_of_its_text() {
+        const LISTING: &str = "\
+50.00% libc.so.6 [.] read
+20.00% libc.so.6 [.] send
+30.00% postgres [.] ExecScan
+";
+        let finding = |symbols: &[&'static str]| {
+            let seen = Observation::of_samples(0.4, "Blocks are read, and rows are sent: hash.")
+                .seen("40 blocks read per transaction, 20 sent")
+                .of_functions(symbols.iter().copied());
+            let entry = find("shared-buffers-small").unwrap();
+            Finding::new(entry, seen, Circumstances::default())
+        };
+        let named = |findings: &[Finding]| -> Vec<String> {
+            let seen = Seen {
+                listing: LISTING,
+                ..QUIET
+            };
+            looked_at(
+                &seen,
+                |_| {},
+                |evidence| {
+                    let named = functions(evidence.profile.unwrap(), findings).into_iter();
+                    named.filter_map(|named| named.subject).collect()
+                },
+            )
+        };
+        assert_eq!(named(&[finding(&[])]), ["read", "ExecScan", "send"]);
+        assert_eq!(named(&[finding(&["read"])]), ["ExecScan", "send"]);
+        assert_eq!(named(&[finding(&["rea", "sender"])]).len(), 3);
+    }
 }

@@ -4,6 +4,7 @@ use super::logging::{sent, trees, with_settings};
 use super::{Detector, samples, tenths, waits};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Confidence, Observation, Severity};
+use crate::bottlenecks::subjects::Suspect;
 use crate::profile::lock::Lock;
 use crate::profile::{Class, Summary, Work};
 
@@ -122,6 +123,7 @@ impl LockRow {
                 ),
             };
             let seen = Observation::of_samples(share, saw)
+                .of_functions(lock_functions(profile, self.lock))
                 .all_seen(callers(profile, self.lock, true))
                 .all_seen(callers(profile, self.lock, false));
             let seen = match self.lock == Lock::MappingPartition && !replaces(evidence) {
@@ -178,6 +180,15 @@ fn is_spinning(function: &str) -> bool {
     matches!(function, "s_lock" | "tas" | "perform_spin_delay")
 }
 
+/// The functions that take a lock or spin for it, and those that call them for it.
+fn lock_functions(profile: &Summary, lock: Lock) -> impl Iterator<Item = &str> {
+    let of = profile.locks.iter().filter(move |l| l.lock == lock);
+    of.flat_map(|l| {
+        let callers = l.callers.iter().map(|(name, _)| name.as_str());
+        callers.chain([l.function.as_str()])
+    })
+}
+
 /// `32.1 % of the samples in s_lock, called by PinBuffer (20.0 %) and UnpinBuffer (12.1 %)`.
 fn callers(profile: &Summary, lock: Lock, spins: bool) -> Vec<String> {
     profile
@@ -213,6 +224,7 @@ fn spinlock(profile: &Summary, lock: Lock, saw: &str) -> Option<Observation> {
     let share = spinning(profile, lock);
     profile.shows(share, NOTABLE).then(|| {
         Observation::of_samples(share, format!("{saw}: {}.", of_samples(share)))
+            .of_functions(lock_functions(profile, lock))
             .all_seen(callers(profile, lock, true))
     })
 }
@@ -281,6 +293,8 @@ fn buffer_header(evidence: &Evidence) -> Option<Observation> {
             tenths(share)
         ))
         .seen(format!("buffers are being pinned: {}", pins.join(", ")))
+        .of_functions(names)
+        .of_functions(["s_lock"])
         .confidence(match evidence.version {
             Some(_) => Confidence::Medium,
             None => Confidence::Low,
@@ -316,6 +330,7 @@ fn pin_retries(evidence: &Evidence) -> Option<Observation> {
     profile.shows(share, 2.0 * NOTABLE).then(|| {
         let saw = format!("Pinning and unpinning buffers takes {}.", of_samples(share));
         Observation::of_samples(share, saw)
+            .of_functions(names)
             .all_seen(words)
             .confidence(Confidence::Medium)
     })
@@ -344,10 +359,14 @@ fn spinlock_unattributed(evidence: &Evidence) -> Option<Observation> {
         "Sessions wait for a spinlock that the samples do not name: {}.",
         of_samples(unknown)
     );
-    Some(Observation::of_samples(unknown, saw).seen(format!(
-        "{} of the samples in s_lock, without a caller that names the lock",
-        tenths(unknown)
-    )))
+    Some(
+        Observation::of_samples(unknown, saw)
+            .seen(format!(
+                "{} of the samples in s_lock, without a caller that names the lock",
+                tenths(unknown)
+            ))
+            .of_functions(["s_lock"]),
+    )
 }
 
 /// What taking snapshots costs.
@@ -363,6 +382,7 @@ fn snapshots(profile: &Summary) -> Option<Observation> {
         );
         let own = tenths(function.own_share);
         let found = Observation::of_samples(share, saw)
+            .of_functions(["GetSnapshotData"])
             .seen(format!("{own} of the samples in GetSnapshotData itself"));
         if locking > 0.0 {
             found.seen(format!("{} in locking ProcArray", tenths(locking)))
@@ -401,6 +421,7 @@ fn page_faults(evidence: &Evidence) -> Option<Observation> {
     let of_class = profile.functions.iter();
     let of_class = of_class.filter(|f| f.class == Class::PageFaults).take(3);
     let seen = Observation::of_samples(share, format!("Page faults take {}.", of_samples(share)))
+        .of_functions(of_class.clone().map(|f| f.symbol.as_str()))
         .all_seen(of_class.map(|f| format!("{} in {}", tenths(f.own_share), f.symbol)))
         .confidence(Confidence::Medium);
     let budget = evidence.run.as_ref().and_then(RunEvidence::budget);
@@ -408,6 +429,7 @@ fn page_faults(evidence: &Evidence) -> Option<Observation> {
     if budget.is_some_and(|budget| budget.by_samples) {
         return Some(
             seen.symptom_of("processes that start and end: parallel workers, or sessions opened anew")
+                .suspects(Suspect::ProcessStarts)
                 .advice("see what starts them: sessions opened for each transaction, or workers for short statements"),
         );
     }
@@ -424,6 +446,7 @@ fn page_faults(evidence: &Evidence) -> Option<Observation> {
     ));
     Some(match private > shared {
         true => seen
+            .suspects(Suspect::PrivateMemory)
             .symptom_of(
                 "statements that take much memory anew: large sorts, hashes and stored rows, long texts that are built or copied",
             )
@@ -503,7 +526,9 @@ fn assertions(evidence: &Evidence) -> Option<Observation> {
             "The server was built with assertions: at least {} check them.",
             of_samples(share)
         );
-        Observation::of_samples(share, saw).all_seen(words)
+        Observation::of_samples(share, saw)
+            .of_functions(OF_ASSERTIONS.iter().copied())
+            .all_seen(words)
     })
 }
 
@@ -515,7 +540,9 @@ fn software_crc(evidence: &Evidence) -> Option<Observation> {
             "Checksums of the log are computed by table: {}.",
             of_samples(share)
         );
-        Observation::of_samples(share, saw).seen(format!("{} in pg_comp_crc32c_sb8", tenths(share)))
+        Observation::of_samples(share, saw)
+            .of_functions(["pg_comp_crc32c_sb8"])
+            .seen(format!("{} in pg_comp_crc32c_sb8", tenths(share)))
     })
 }
 
@@ -530,6 +557,7 @@ fn statement_logging(evidence: &Evidence) -> Option<Observation> {
             of_samples(share)
         );
         let seen = Observation::of_samples(share, saw)
+            .of_functions((sent > 0.0).then_some("EmitErrorReport"))
             .all_seen((sent > 0.0).then(|| {
                 format!(
                     "{} of the samples in EmitErrorReport and what it calls",

@@ -5,6 +5,7 @@ use super::amounts::waits_for_workers;
 use super::hits::{is_about, weighty};
 use crate::bottlenecks::evidence::Evidence;
 use crate::bottlenecks::finding::{Basis, Finding};
+use crate::bottlenecks::subjects::Suspect;
 
 /// What a symptom stems from.
 pub struct Stem {
@@ -28,7 +29,7 @@ const STEMS: &[Stem] = &[
     },
     Stem {
         // Memory that is shared is none of the compiler's.
-        symptom: |symptom| symptom.id == "page-faults" && symptom.symptom_of.is_some(),
+        symptom: |symptom| symptom.id == "page-faults" && symptom.subjects.suspect.is_some(),
         cause: |cause| cause.id == "jit-small-queries",
         holds: |_, _, _| true,
         instead: Some(
@@ -95,11 +96,8 @@ fn of_dead_rows(entry: &str) -> bool {
 
 /// Whether it is what processes cost that start and end.
 fn of_processes(symptom: &Finding) -> bool {
-    let faults = symptom.id == "page-faults"
-        && symptom
-            .symptom_of
-            .as_deref()
-            .is_some_and(|of| of.starts_with("processes that start"));
+    let faults =
+        symptom.id == "page-faults" && symptom.subjects.suspect == Some(Suspect::ProcessStarts);
     let event = symptom.id.strip_prefix("wait-event/IPC:");
     faults || event.is_some_and(waits_for_workers)
 }
@@ -123,21 +121,12 @@ fn of_one_statement(evidence: &Evidence, cause: &Finding, symptom: &Finding) -> 
     weighty(run).any(|statement| is_about(cause, statement) && is_about(symptom, statement))
 }
 
-/// Whether the node that a finding names scans the table of the other.
-fn of_one_table(evidence: &Evidence, cause: &Finding, symptom: &Finding) -> bool {
-    let Some(run) = &evidence.run else {
-        return false;
-    };
-    let names = |text: &str, table: &str| {
-        let mut words = text.split_whitespace();
-        words.any(|word| word.trim_matches([',', '.', ';', ':', '(', ')']) == table)
-    };
-    let plans = weighty(run).filter_map(|statement| statement.plan.as_ref());
-    let mut tables = plans.flat_map(|plan| plan.relations.keys());
-    tables.any(|table| {
-        let mut said = std::iter::once(&cause.saw).chain(&cause.evidence);
-        names(&symptom.saw, table) && said.any(|text| names(text, table))
-    })
+/// Whether both findings are about one table.
+fn of_one_table(_: &Evidence, cause: &Finding, symptom: &Finding) -> bool {
+    !cause
+        .subjects
+        .relations
+        .is_disjoint(&symptom.subjects.relations)
 }
 
 #[cfg(test)]
@@ -147,12 +136,13 @@ mod tests {
     use super::*;
     use crate::bottlenecks::find;
     use crate::bottlenecks::finding::{Circumstances, Observation};
-    use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
+    use pgassay_model::observed::plans::{Node, Plan};
 
-    fn finding(id: &str, saw: &str, evidence: &str) -> Finding {
-        let seen = Observation::measured(Basis::Statements, Some(0.5), saw).seen(evidence);
+    /// A finding about a statement, in words that name nothing.
+    fn finding(id: &str, statement: &str) -> Finding {
+        let seen = Observation::measured(Basis::Statements, Some(0.5), "Something was found.");
         let mut finding = Finding::new(find(id).unwrap(), seen, Circumstances::default());
-        finding.id = id.to_owned();
+        finding.subjects.statements = [statement.to_owned()].into();
         finding
     }
 
@@ -163,85 +153,70 @@ mod tests {
                 kind: root.into(),
                 ..Node::default()
             },
-            relations: [("public.t".to_owned(), RelationFacts::default())].into(),
             ..Plan::default()
         };
         looked_at(
             &QUIET,
-            |observed| observed.statements = Some(statement("SELECT 1", Some(plan))),
+            |observed| {
+                let mut seen = statement("SELECT 1", Some(plan));
+                seen.statements[0].id = OURS.to_owned();
+                observed.statements = Some(seen);
+            },
             |evidence| stem(evidence, cause, symptom).is_some(),
         )
     }
 
-    const OURS: &str = "90.0 % of the sessions' time in transactions goes to: SELECT 1";
-    const OTHERS: &str = "90.0 % of the sessions' time in transactions goes to: SELECT 2";
+    const OURS: &str = "1";
+    const OTHERS: &str = "2";
 
     #[test]
     fn workers_are_of_the_statement_whose_plan_has_them() {
-        let faults = |of: &str| {
-            let mut faults = finding("page-faults", "Page faults take 20 %.", "");
-            faults.symptom_of = (!of.is_empty()).then(|| of.to_owned());
+        let faults = |suspect| {
+            let mut faults = finding("page-faults", "");
+            faults.subjects.suspect = suspect;
             faults
         };
-        let started =
-            faults("processes that start and end: parallel workers, or sessions opened anew");
-        let scan = |evidence: &str| finding("sequential-scan", "public.t is read whole.", evidence);
+        let started = faults(Some(Suspect::ProcessStarts));
+        let scan = |statement| finding("sequential-scan", statement);
         assert!(stems("Gather", &scan(OURS), &started));
         assert!(!stems("Seq Scan", &scan(OURS), &started));
         assert!(!stems("Gather", &scan(OTHERS), &started));
         // Nobody starts or ends.
-        assert!(!stems("Gather", &scan(OURS), &faults("")));
-        let mut waits = finding("wait-event", "Sessions wait.", "");
+        assert!(!stems("Gather", &scan(OURS), &faults(None)));
+        let mut waits = finding("wait-event", "");
         waits.id = "wait-event/IPC:BgWorkerShutdown".into();
         assert!(stems("Gather", &scan(OURS), &waits));
         waits.id = "wait-event/IPC:SyncRep".into();
         assert!(!stems("Gather", &scan(OURS), &waits));
 
-        let compiled = finding("jit-small-queries", "Compiling expressions takes 40 %.", "");
-        let private = faults("statements that take much memory anew: large sorts");
+        let compiled = finding("jit-small-queries", "");
+        let private = faults(Some(Suspect::PrivateMemory));
         assert!(stems("Sort", &compiled, &private));
-        assert!(!stems("Sort", &compiled, &faults("")));
+        assert!(!stems("Sort", &compiled, &faults(None)));
     }
 
     #[test]
     fn dead_rows_are_behind_the_nodes_that_go_through_them() {
-        let held = |table: &str| {
-            finding(
-                "horizon-held",
-                &format!(
-                    "The session 7 keeps the dead rows of {table}: 3000 transactions began since."
-                ),
-                OTHERS,
-            )
+        let about = |id, relation: &str| {
+            let mut about = finding(id, OTHERS);
+            about.subjects.relations = [relation.to_owned()].into();
+            about
         };
-        let mut node = finding(
-            "plan-node",
-            "68.1 % of the time of a statement goes to one node of its plan: Index Scan on public.t using t_pkey, 51 rows.",
-            OURS,
-        );
+        let held = |table| about("horizon-held", table);
+        let mut node = about("plan-node", "public.t");
         node.id = "plan-node/Index-Scan-on-public.t".into();
         assert!(stems("Index Scan", &held("public.t"), &node));
         assert!(!stems("Index Scan", &held("public.tt"), &node));
-        let estimate = finding(
-            "rows-misestimated",
-            "The planner expected 61769 rows where 2000 came (Seq Scan on public.t, as it ran).",
-            OURS,
-        );
+        let estimate = about("rows-misestimated", "public.t");
         assert!(stems("Seq Scan", &held("public.t"), &estimate));
-        let scan = finding("sequential-scan", "public.t is read whole.", OURS);
+        let scan = about("sequential-scan", "public.t");
         assert!(!stems("Seq Scan", &held("public.t"), &scan));
     }
 
     #[test]
     fn a_setting_is_behind_what_its_plan_throws_away() {
-        let set = |evidence: &str| {
-            finding(
-                "plan-by-settings",
-                "random_page_cost = 4 makes it dear.",
-                evidence,
-            )
-        };
-        let discarded = finding("rows-discarded", "t_pkey is gone through.", OURS);
+        let set = |statement| finding("plan-by-settings", statement);
+        let discarded = finding("rows-discarded", OURS);
         assert!(stems("Index Scan", &set(OURS), &discarded));
         assert!(!stems("Index Scan", &set(OTHERS), &discarded));
     }

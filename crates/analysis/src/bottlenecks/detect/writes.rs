@@ -311,6 +311,7 @@ fn inner_scans(evidence: &Evidence) -> Option<Observation> {
                 "{scans:.0} sequential scans of {} in the measured time, {each:.0} rows each",
                 worst.name
             ))
+            .of_statements([*statement])
             .seen(format!(
                 "{} of {} goes to: {}",
                 tenths(statement.share),

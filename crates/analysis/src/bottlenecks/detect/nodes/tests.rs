@@ -181,3 +181,48 @@ fn questions_to_the_catalogues_are_named_as_such_whatever_their_plans_do() {
     let counters = found("SELECT * FROM pg_stat_user_tables", "pg_catalog.pg_class");
     assert!(!counters.contains(&asked), "{counters:?}");
 }
+
+/// Two queries of an object mapper: the same long list of columns, and another condition.
+#[test]
+fn a_rule_about_one_statement_says_nothing_of_another_that_begins_alike() {
+    use super::super::tests::made::{QUIET, looked_at};
+    use crate::bottlenecks::find;
+    use crate::bottlenecks::finding::{Circumstances, Confidence, Observation};
+
+    let columns: Vec<String> = (0..20).map(|n| format!("o.column_{n:02}")).collect();
+    let head = format!("SELECT {} FROM orders o WHERE ", columns.join(", "));
+    assert!(head.len() > 200);
+    let scanned = plan(ran("Seq Scan", (1.0, 1.0, 90_000.0), 9.0, vec![]));
+    let mut seen = statement(&format!("{head}o.a = $1"), Some(scanned));
+    let mut other = seen.statements[0].clone();
+    other.text = format!("{head}o.b = $1");
+    seen.statements[0].id = "1".to_owned();
+    other.id = "2".to_owned();
+    assert_eq!(other.named(), seen.statements[0].named());
+    seen.statements.push(other);
+    let about = |id: &str| {
+        let found = Observation::measured(Basis::Statements, Some(0.8), "A scan is too long.")
+            .severity(Severity::High)
+            .confidence(Confidence::High)
+            .of_statements(seen.statements.iter().filter(|s| s.id == id));
+        Finding::new(
+            find("sequential-scan").unwrap(),
+            found,
+            Circumstances::default(),
+        )
+    };
+    let left = |findings: &[Finding]| -> Vec<String> {
+        let edit = |observed: &mut crate::observed::PointObserved| {
+            observed.statements = Some(seen.clone());
+        };
+        looked_at(&QUIET, edit, |evidence| {
+            let named = look(evidence, findings).into_iter();
+            named
+                .flat_map(|named| named.seen.subjects.statements)
+                .collect()
+        })
+    };
+    assert_eq!(left(&[]), ["1", "2"]);
+    assert_eq!(left(&[about("1")]), ["2"]);
+    assert_eq!(left(&[about("2")]), ["1"]);
+}
