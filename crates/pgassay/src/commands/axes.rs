@@ -33,7 +33,7 @@ use super::measure::{Request, conclude, exit_of, kept_in_part, left_out, nothing
 use super::progress::{Progress, minutes};
 use super::recorder::Recorder;
 use super::subject::explain;
-use super::{conditions, copies, from, inspect_server, observing, quiet, record, sweep};
+use super::{conditions, copies, from, inspect_server, observing, ordinary, quiet, record, sweep};
 use crate::cli::args::{GlobalArgs, RunArgs, TargetArgs};
 use crate::cli::from::Ways;
 use crate::cli::measure::{self, Concurrency};
@@ -213,11 +213,9 @@ pub fn run(
     if analysis.run.trials_measured == 0 {
         return Err(nothing_measured(ended, left_out));
     }
-    conclude(&analysis, (request.json, request.open), &dir, terminal)?;
-    let ended = match agents {
-        Some(_) => ended.map_err(|error| from::in_part(error, request.command, &run.header.id))?,
-        None => ended?,
-    };
+    let concluded = conclude(&analysis, (request.json, request.open), &dir, terminal);
+    let ended = ended.map_err(|error| ordinary::in_part(error, request.command, &run.header.id))?;
+    concluded?;
     finished?;
     exit_of(&ended, &analysis, left_out.is_some())
 }

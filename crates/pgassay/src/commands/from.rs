@@ -9,8 +9,8 @@ use pgassay_engine::agents::{Agents, Outside, Side, SshSession};
 use pgassay_engine::drivers::wire::{self, Source as Load};
 use pgassay_engine::workload::sessions::Recordings;
 use pgassay_far::{Link, Place};
+use pgassay_model::Failure;
 use pgassay_model::workload::WorkloadPlan;
-use pgassay_model::{Failure, FailureKind};
 use pgassay_pgwire::Conninfo;
 use pgassay_server::Listen;
 use pgassay_sys::addresses;
@@ -313,21 +313,6 @@ pub fn source<'a>(
     match agents {
         Some(agents) => Load::Agents(agents, outside),
         None => Load::Here(recordings),
-    }
-}
-
-/// What ended a run whose finished trials are kept: a part, with how to go on.
-pub fn in_part(error: anyhow::Error, command: &str, run: &str) -> anyhow::Error {
-    match Failure::of(&error) {
-        Some(failure) if failure.kind == FailureKind::Target => Failure {
-            kind: FailureKind::Partial,
-            message: format!("measured in part: {}", failure.message),
-            remedy: Some(far::to_go_on(format!(
-                "pgassay {command} --resume {run} measures the trials that are missing"
-            ))),
-        }
-        .into(),
-        _ => error,
     }
 }
 

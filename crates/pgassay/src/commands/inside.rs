@@ -27,7 +27,7 @@ use super::measure::{Request, conclude};
 use super::progress::{Progress, minutes};
 use super::recorder::Recorder;
 use super::subject::{Subject, explain};
-use super::{inspect_server, observing, query_cost, quiet, record};
+use super::{inspect_server, observing, ordinary, query_cost, quiet, record};
 use crate::cli::args::{GlobalArgs, RunArgs, TargetArgs};
 use crate::cli::measure::Concurrency;
 use crate::cli::observe::ObserveArgs;
@@ -200,7 +200,7 @@ pub fn run(
     match ended {
         Ok(Ended::Complete) => Ok(Exit::Done),
         Ok(_) => Ok(Exit::Partial),
-        Err(error) => Err(error),
+        Err(error) => Err(ordinary::in_part(error, "run", &analysis.run.id)),
     }
 }
 

@@ -273,11 +273,9 @@ pub fn measure(
     if analysis.run.trials_measured == 0 && loads {
         return Err(nothing_measured(ended, left_out));
     }
-    conclude(&analysis, (request.json, request.open), &dir, terminal)?;
-    let ended = match agents {
-        Some(_) => ended.map_err(|error| from::in_part(error, request.command, &run.header.id))?,
-        None => ended?,
-    };
+    let concluded = conclude(&analysis, (request.json, request.open), &dir, terminal);
+    let ended = ended.map_err(|error| ordinary::in_part(error, request.command, &run.header.id))?;
+    concluded?;
     finished?;
     exit_of(&ended, &analysis, left_out.is_some())
 }

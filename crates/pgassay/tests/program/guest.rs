@@ -1,5 +1,6 @@
 //! Load on a server that somebody else runs: what is set, made and left there when sessions end.
 
+use crate::exit_codes::limited;
 use crate::pg_support::{OWNER, Server};
 use crate::runs::{Runs, text};
 use pgassay_pgwire::connect;
@@ -100,8 +101,49 @@ fn what_cannot_be_written_down_leaves_nothing_in_the_server() {
     std::fs::create_dir_all(facts.join("symbols-0.json")).unwrap();
     let output = running.wait_with_output().unwrap();
     let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert_eq!(output.status.code(), Some(4), "{said}");
     assert!(said.contains("symbols-0"), "{said}");
+    assert_eq!(visit.schemas(), "", "{said}");
+}
+
+/// Attack A6: SIGXFSZ ended the program without a word.
+#[test]
+fn a_limit_on_the_size_of_files_leaves_a_partial_run() {
+    let visit = Visit::to("guest-limit", &[]);
+    let uri = visit.uri();
+    let run = |limit: &str, trials: &str| {
+        let words = [
+            "run",
+            "select-only",
+            &uri,
+            "--load",
+            "--clients",
+            "1",
+            "--warmup",
+            "0",
+            "--scale",
+            "1",
+        ];
+        let output = limited(&visit.runs, &format!("-f {limit}"))
+            .args(words)
+            .args(["--time", "0.1", "--trials", trials])
+            .output()
+            .unwrap();
+        (output.status.code(), text(&output.stderr))
+    };
+    // Blocks of 512 bytes: room for the facts and some of the trials, of about 13 kB each.
+    let (exit, said) = run("200", "20");
+    assert_eq!(exit, Some(4), "{said}");
+    assert!(said.contains("(ulimit -f) is reached"), "{said}");
+    assert!(said.contains("trials.jsonl"), "{said}");
+    assert!(said.contains("what was measured before is whole"), "{said}");
+    let kept = std::fs::read_to_string(visit.runs.await_trials(1).join("trials.jsonl")).unwrap();
+    let whole = |line: &str| serde_json::from_str::<serde_json::Value>(line).is_ok();
+    assert!(kept.ends_with('\n') && kept.lines().all(whole));
+    assert_eq!(visit.schemas(), "", "{said}");
+    let (exit, said) = run("0", "1");
+    assert_eq!(exit, Some(4), "{said}");
+    assert!(said.contains("(ulimit -f) is reached"), "{said}");
     assert_eq!(visit.schemas(), "", "{said}");
 }
 

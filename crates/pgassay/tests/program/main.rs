@@ -20,6 +20,7 @@ mod deploy;
 mod diagnose_perf;
 mod doctor;
 mod executed;
+mod exit_codes;
 mod export;
 mod far;
 mod fit;

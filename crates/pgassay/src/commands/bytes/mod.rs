@@ -24,8 +24,8 @@ use super::again::Again;
 use super::files::page_of_run;
 use super::measure::conclude;
 use super::progress::Progress;
-use super::record;
 use super::subject::{Subject, explain};
+use super::{ordinary, record};
 use crate::cli::args::{GlobalArgs, RunArgs, TargetArgs};
 use crate::exit::Exit;
 use crate::terminal::Terminal;
@@ -174,7 +174,7 @@ fn end(
     } else {
         conclude(&analysis, (args.json, args.page.open), &dir, terminal)?;
     }
-    let ended = ended?;
+    let ended = ended.map_err(|error| ordinary::in_part(error, "run", &analysis.run.id))?;
     finished?;
     Ok(match ended {
         Ended::Complete => Exit::Done,

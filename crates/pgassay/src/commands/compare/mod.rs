@@ -51,7 +51,7 @@ use super::progress::minutes;
 use super::record::{self, shown};
 use super::show::{refuse_page, show};
 use super::subject::explain;
-use super::{alone, far, from, observing, opened, quiet};
+use super::{alone, far, from, observing, opened, ordinary, quiet};
 use crate::cli::args::{GlobalArgs, MeasureArgs, TargetArgs};
 use crate::cli::compare::CompareArgs;
 use crate::cli::measure::{self, Budget, Concurrency, Machine};
@@ -116,7 +116,7 @@ pub fn compare(
     conclude(args, &measured.concluded, &measured.dir, terminal)?;
     let ended = measured
         .ended
-        .map_err(|error| in_part(error, &measured.run))?;
+        .map_err(|error| ordinary::in_part(error, "compare", &measured.run))?;
     measured.finished?;
     Ok(match ended {
         Ended::Complete => measured.concluded.verdict.into(),
@@ -539,7 +539,7 @@ fn before_pairs(ended: anyhow::Result<Ended>, run: &RecordedRun) -> anyhow::Erro
             let usage = Failure::of(&error).is_some_and(|f| f.kind == FailureKind::Usage);
             return match usage {
                 true => error,
-                false => in_part(error, &run.header.id),
+                false => ordinary::in_part(error, "compare", &run.header.id),
             };
         }
     };
@@ -552,26 +552,6 @@ fn before_pairs(ended: anyhow::Result<Ended>, run: &RecordedRun) -> anyhow::Erro
         run.header.id
     )))
     .into()
-}
-
-/// What ended a comparison that has something to show, such as a server that did not
-/// start again: the code tells that it is a part, and how to go on is told.
-fn in_part(error: anyhow::Error, run: &str) -> anyhow::Error {
-    match Failure::of(&error) {
-        Some(failure) if matches!(failure.kind, FailureKind::Target | FailureKind::Usage) => {
-            let goes_on = far::to_go_on(format!("pgassay compare --resume {run} goes on"));
-            Failure {
-                kind: FailureKind::Partial,
-                message: format!("measured in part: {error:#}"),
-                remedy: Some(match &failure.remedy {
-                    Some(remedy) => format!("{remedy}; {goes_on}"),
-                    None => goes_on,
-                }),
-            }
-            .into()
-        }
-        _ => error,
-    }
 }
 
 /// Writes the report into the run and prints it.

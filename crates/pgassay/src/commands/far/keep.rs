@@ -139,7 +139,12 @@ impl Keeper {
         for name in &names[own..names.len() - 1] {
             at.push(name);
             if self.directories.insert(at.clone()) {
-                fs::create_dir(&at).with_context(|| format!("cannot make {}", at.display()))?;
+                match fs::create_dir(&at) {
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                        bail!(refused("it sends a file and a directory of one name"))
+                    }
+                    made => made.with_context(|| format!("cannot make {}", at.display()))?,
+                }
             }
         }
         let name = names[names.len() - 1];
@@ -153,6 +158,9 @@ impl Keeper {
         };
         written.map_err(|error| match error.kind() {
             io::ErrorKind::InvalidInput => refused("a file of it comes in the wrong order").into(),
+            io::ErrorKind::IsADirectory => {
+                refused("it sends a file and a directory of one name").into()
+            }
             _ => {
                 let message = format!("cannot write {}: {error}", path.display());
                 let remedy = "make room, or put the runs elsewhere with --runs DIR";
@@ -332,6 +340,19 @@ mod tests {
         assert!(refused.contains("measured on ssh://db1"), "{refused}");
         fs::remove_file(run.join(MARK)).unwrap();
         assert!(refuse_from_elsewhere(&run).is_ok());
+    }
+
+    #[test]
+    fn a_file_and_a_directory_of_one_name_are_refused() {
+        let place = place();
+        for names in [["r/x", "r/x/y"], ["q/x/y", "q/x"]] {
+            let mut keeper = Keeper::new(place.path().join("runs"), "ssh://db1");
+            let [first, second] = names.map(|name| piece(name, 0, false, true));
+            keeper.take(&first, b"{}").unwrap();
+            let error = keeper.take(&second, b"{}").unwrap_err();
+            let failure = error.downcast_ref::<Failure>().expect("a failure");
+            assert_eq!(failure.kind, pgassay_model::FailureKind::Target);
+        }
     }
 
     #[test]
