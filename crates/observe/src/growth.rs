@@ -110,31 +110,36 @@ const STATE: &[&str] = &[
 /// Columns that only name something.
 const NAMES: &[&str] = &["name", "of", "relid", "schemaname", "relname"];
 
-/// What keeps dead rows: sessions' snapshots and transactions, prepared transactions, slots, and standbys that tell
-/// of their oldest snapshot (hot_standby_feedback), by a slot or without one. A statement that has just begun keeps
-/// none that count, and vacuum is no session whose snapshot keeps rows. The last column is what it holds. Slots of
-/// 9.4 do not tell who reads them. (pg_stat_replication would go through all sessions each time that it is named.)
+/// What keeps dead rows: sessions' snapshots and transactions, prepared transactions, slots, and standbys that report
+/// their oldest snapshot (hot_standby_feedback), by a slot or without one. A statement that has just begun keeps
+/// none that count, and vacuum is no session whose snapshot keeps rows. A session of another database holds rows here only
+/// by its transaction's id, which is the xmin of snapshots that are taken meanwhile. A parallel worker has its leader's
+/// snapshot. Whose own transaction is the oldest comes first of those with the same xmin. The last column is what it
+/// holds, of a session in which transaction. Slots of 9.4 do not show who reads them. (pg_stat_replication would go through
+/// all sessions each time that it is named.)
 const HORIZON: &str = "WITH senders AS (SELECT a.pid, a.application_name, a.backend_xmin \
-    FROM pg_stat_get_wal_senders() w, pg_stat_get_activity(w.pid) a) SELECT * FROM ( \
-    SELECT 'session' AS kind, pid::text AS name, \
-      greatest(age(backend_xmin), age(backend_xid)) AS transactions, \
-      extract(epoch FROM clock_timestamp() - xact_start) AS seconds, state, application_name AS application, \
-      query AS statement, false AS catalogs_only, concat_ws('/', backend_xmin, backend_xid) AS holds \
-    FROM pg_stat_get_activity(NULL) \
-    WHERE (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND pid <> pg_backend_pid() \
+    FROM pg_stat_get_wal_senders() w, pg_stat_get_activity(w.pid) a), \
+    sessions AS (SELECT a.*, CASE WHEN datid <> (SELECT oid FROM pg_database WHERE datname = current_database()) \
+      THEN NULL ELSE backend_xmin END AS xmin FROM pg_stat_get_activity(NULL) a WHERE pid <> pg_backend_pid() \
       AND xact_start IS NOT NULL AND coalesce(query, '') NOT LIKE 'autovacuum:%' \
+      AND coalesce(to_json(a) ->> 'backend_type', '') <> 'parallel worker') SELECT * FROM ( \
+    SELECT 'session' AS kind, pid::text AS name, greatest(age(xmin), age(backend_xid)) AS transactions, \
+      extract(epoch FROM clock_timestamp() - xact_start) AS seconds, state, application_name AS application, \
+      query AS statement, false AS catalogs_only, coalesce(age(backend_xid) >= greatest(age(xmin), age(backend_xid)), \
+      false) AS own_transaction, concat_ws('/', xact_start, CASE WHEN age(backend_xid) >= greatest(age(xmin), \
+      age(backend_xid)) THEN backend_xid ELSE xmin END) AS holds \
+    FROM sessions WHERE xmin IS NOT NULL OR backend_xid IS NOT NULL \
     UNION ALL SELECT 'prepared transaction', gid, age(transaction), \
-      extract(epoch FROM clock_timestamp() - prepared), '', '', '', false, transaction::text FROM pg_prepared_xacts \
+      extract(epoch FROM clock_timestamp() - prepared), '', '', '', false, true, transaction::text FROM pg_prepared_xacts \
     UNION ALL SELECT CASE WHEN r.pid IS NULL OR s.plugin IS NOT NULL THEN 'replication slot' ELSE 'standby' END, \
       CASE WHEN r.pid IS NULL OR s.plugin IS NOT NULL THEN s.slot_name::text ELSE r.application_name END, \
       greatest(age(s.xmin), age(s.catalog_xmin)), NULL, CASE WHEN s.active THEN 'active' ELSE 'inactive' END, '', \
-      s.plugin::text, s.xmin IS NULL, \
-      concat_ws('/', s.xmin, s.catalog_xmin) \
+      s.plugin::text, s.xmin IS NULL, false, concat_ws('/', s.xmin, s.catalog_xmin) \
       FROM pg_replication_slots s LEFT JOIN senders r ON r.pid = (to_json(s) ->> 'active_pid')::int \
       WHERE s.xmin IS NOT NULL OR s.catalog_xmin IS NOT NULL \
-    UNION ALL SELECT 'standby', application_name, age(backend_xmin), NULL, '', '', '', false, backend_xmin::text \
+    UNION ALL SELECT 'standby', application_name, age(backend_xmin), NULL, '', '', '', false, false, backend_xmin::text \
       FROM senders WHERE backend_xmin IS NOT NULL) held \
-    ORDER BY transactions DESC LIMIT 5";
+    ORDER BY transactions DESC, own_transaction DESC, seconds DESC NULLS LAST LIMIT 10";
 
 type Rows = BTreeMap<String, (Option<String>, BTreeMap<String, f64>)>;
 
@@ -288,8 +293,9 @@ fn held(answer: ResultSet) -> Vec<(HoldsHorizon, String)> {
             application,
             statement,
             catalogs_only,
+            own_transaction,
             holds,
-        ] = <[Option<String>; 9]>::try_from(row).ok()?;
+        ] = <[Option<String>; 10]>::try_from(row).ok()?;
         let held = HoldsHorizon {
             kind: kind?,
             name: name?,
@@ -299,6 +305,7 @@ fn held(answer: ResultSet) -> Vec<(HoldsHorizon, String)> {
             application: application.unwrap_or_default(),
             statement: normalise(&statement.unwrap_or_default()).text,
             catalogs_only: catalogs_only.as_deref() == Some("t"),
+            own_transaction: own_transaction.as_deref() == Some("t"),
             from_before: false,
         };
         Some((held, holds.unwrap_or_default()))

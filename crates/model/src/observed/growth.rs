@@ -69,7 +69,10 @@ pub struct HoldsHorizon {
     /// Whether rows of the catalogues alone stay for it (a logical slot's `catalog_xmin`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub catalogs_only: bool,
-    /// Whether it held the same rows as the window began.
+    /// Whether the horizon is the id of its own transaction, and not only the xmin of its snapshot, which it may share.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub own_transaction: bool,
+    /// Whether it held the same rows as the window began; of a session, in the same transaction.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub from_before: bool,
 }

@@ -4,7 +4,7 @@
 use super::conditions::{Compared, compared, conjuncts, disjuncts, index_named, words};
 use super::hits::{Hit, Left, Part, joined, with_plans};
 use super::plans::reads_whole;
-use super::{Detector, counts, run, tenths};
+use super::{Detector, counts, run, tenths, unread_indexes};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Confidence, Observation, StepKind};
 use crate::observed::statements::StatementTime;
@@ -344,7 +344,10 @@ fn unread(evidence: &Evidence) -> Option<Observation> {
         Some(Hit {
             statement,
             part,
-            left: Left::new(0.0, "CPU samples in writing indexes, as many of them as are not read"),
+            left: Left::new(
+                0.0,
+                "CPU samples in writing indexes, as many of them as are not read",
+            ),
             saw: format!(
                 "{} of the {} indexes of {name} are written and were never read since their counters began.",
                 idle.len(),
@@ -352,20 +355,15 @@ fn unread(evidence: &Evidence) -> Option<Observation> {
             ),
             confidence: Confidence::Medium,
             evidence: share
-                .map(|share| format!("{} of the CPU samples are in writing indexes", tenths(share)))
+                .map(|share| {
+                    format!(
+                        "{} of the CPU samples are in writing indexes",
+                        tenths(share)
+                    )
+                })
                 .into_iter()
                 .collect(),
-            steps: vec![
-                (
-                    StepKind::Sql,
-                    idle.iter().map(|i| format!("DROP INDEX CONCURRENTLY {};", i.name)).collect::<Vec<_>>().join(" "),
-                ),
-                (
-                    StepKind::Advice,
-                    "first see since when its counters count (pg_stat_database.stats_reset), and that no standby reads them"
-                        .to_owned(),
-                ),
-            ],
+            steps: unread_indexes::steps(idle.iter().map(|i| i.name.as_str())),
         })
     });
     joined(&run, hits)

@@ -3,7 +3,8 @@
 use pgassay_model::observed::growth::{Grown, HoldsHorizon};
 
 use super::hits::{Hit, Part, joined, weighty};
-use super::objects::{FEW_DEAD, OLD, began, end, is_swollen};
+use super::horizon;
+use super::objects::{FEW_DEAD, OLD, began, is_swollen};
 use super::{Detector, nodes, run};
 use crate::bottlenecks::evidence::Evidence;
 use crate::bottlenecks::finding::{Confidence, Observation, Severity};
@@ -90,11 +91,12 @@ fn counted(catalog: &Grown) -> String {
 /// that is not measured, and so do statements that ask the catalogues.
 fn held(evidence: &Evidence) -> Option<Observation> {
     let held = holder(evidence)?;
+    let all = &evidence.run?.observed?.growth.as_ref()?.horizon;
+    let cause = horizon::cause(all, held);
     let keeps = |catalog: &Grown| {
         format!(
-            "The {} {} keeps the dead rows of the catalogues: {}.",
-            held.kind,
-            held.name,
+            "{}: {}.",
+            cause.keeps("the dead rows of the catalogues"),
             counted(catalog)
         )
     };
@@ -115,7 +117,8 @@ fn held(evidence: &Evidence) -> Option<Observation> {
     let seen = seen.seen(format!("{} since", began(held.transactions)));
     let vacuum = format!("VACUUM pg_catalog.{}", worst.name);
     Some(
-        end(seen, held, &vacuum)
+        cause
+            .end(seen, &vacuum)
             .advice(format!(
                 "{} at a quiet time, as it locks out every session meanwhile: a plain VACUUM frees the room of dead rows, \
                  and keeps the pages that scans go through",

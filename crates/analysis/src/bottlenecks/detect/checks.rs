@@ -3,7 +3,7 @@
 use super::functions::calls_in;
 use super::hits::{Hit, Part, joined, with_plans};
 use super::writes::{within, written};
-use super::{Detector, run, tenths};
+use super::{Detector, run, tenths, unread_indexes};
 use crate::bottlenecks::evidence::Evidence;
 use crate::bottlenecks::finding::{Confidence, Observation, StepKind};
 use crate::profile::Work;
@@ -99,17 +99,15 @@ impl Called {
                 "on which {} is an index on an expression that calls {function}(): it is computed for each row that is inserted, and for each update that is not HOT",
                 index.name
             ),
-            steps: vec![
-                match index.scans {
-                    Some(0.0) if !index.constraint => (
-                        StepKind::Sql,
-                        format!("DROP INDEX CONCURRENTLY {};   -- {read}", index.name),
-                    ),
-                    _ => (
-                        StepKind::Advice,
-                        format!("see whether {} is needed: {read}", index.name),
-                    ),
-                },
+            steps: match index.scans {
+                Some(0.0) if !index.constraint => unread_indexes::steps([index.name.as_str()]),
+                _ => vec![(
+                    StepKind::Advice,
+                    format!("see whether {} is needed: {read}", index.name),
+                )],
+            }
+            .into_iter()
+            .chain([
                 (
                     StepKind::Advice,
                     format!(
@@ -118,7 +116,8 @@ impl Called {
                         index.name
                     ),
                 ),
-            ],
+            ])
+            .collect(),
         })
     }
 
@@ -255,8 +254,8 @@ mod tests {
         };
         let told = of("normal").unwrap();
         assert!(
-            told.contains("DROP INDEX CONCURRENTLY public.note_normal")
-                && told.contains("no statement")
+            told.contains("'public.note_normal'") && told.contains("idx_scan"),
+            "{told}"
         );
         assert!(of("other").is_none());
     }

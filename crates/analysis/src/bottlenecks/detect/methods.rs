@@ -199,9 +199,9 @@ fn narrower(table: &str, index: &IndexFacts, facts: &RelationFacts) -> Vec<(Step
             ),
         ),
         (
-            StepKind::Sql,
+            StepKind::Advice,
             format!(
-                "DROP INDEX CONCURRENTLY {name};   -- once no statement asks {column} by @>, ? or @?"
+                "once no statement asks {column} by @>, ? or @? any more: DROP INDEX CONCURRENTLY {name}"
             ),
         ),
         advice(format!(

@@ -40,6 +40,7 @@ mod forms;
 mod functions;
 mod gentler;
 mod hits;
+mod horizon;
 mod identity;
 mod inner;
 mod late;
@@ -89,6 +90,7 @@ mod targets;
 #[cfg(test)]
 pub(crate) mod tests;
 mod trigger_bodies;
+mod unread_indexes;
 mod updates;
 mod visibility;
 mod volume;

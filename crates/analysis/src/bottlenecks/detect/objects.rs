@@ -3,6 +3,7 @@
 use pgassay_model::observed::growth::{Grown, GrowthRecord, HoldsHorizon};
 
 use super::hits::{Part, weighty};
+use super::horizon::{self, Cause, ORPHANED};
 use super::{Detector, is_off, run, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity};
@@ -51,9 +52,6 @@ struct Met<'a> {
 const MOSTLY: f64 = 0.5;
 /// Transactions that began since, below which something is not old.
 pub(super) const OLD: f64 = 500.0;
-
-/// Seconds from which on a prepared transaction, older than the measurement, is taken to be forgotten.
-const ORPHANED: f64 = 5.0;
 
 /// Seconds between a vacuum and the analyze that goes with it, at most.
 const TOGETHER: f64 = 60.0;
@@ -229,34 +227,30 @@ fn held(evidence: &Evidence) -> Option<Observation> {
     if let Some(kept) = deferred(&run, worst) {
         return Some(by_setting(seen, kept, &worst.name));
     }
-    let held = holder(&run, worst)?;
-    let age = held
-        .seconds
-        .map_or_else(String::new, |s| format!(", open for {s:.0} s"));
-    let from = match held.application.as_str() {
-        "" => String::new(),
-        name => format!(", application {name}"),
-    };
+    let found = holder(&run, worst)?;
+    let all = &run.observed?.growth.as_ref()?.horizon;
+    let cause = horizon::cause(all, found);
     let mut seen = seen.leading(format!(
-        "The {} {}{from}{age} keeps the dead rows of {}: {} since.",
-        held.kind,
-        held.name,
-        worst.name,
-        began(held.transactions)
+        "{}: {} since.",
+        cause.keeps(&format!("the dead rows of {}", worst.name)),
+        began(found.transactions)
     ));
     if let Some(vacuum) = left_by_vacuum(worst) {
         seen = seen.seen(format!("the last VACUUM, {vacuum:.0} s ago, left them"));
     }
-    if held.kind == "session" && !held.statement.is_empty() {
+    if let Cause::Proven(held) = &cause
+        && held.kind == "session"
+        && !held.statement.is_empty()
+    {
         let last = match held.state.as_str() {
             "active" => "it executes",
             _ => "its last statement",
         };
         seen = seen.seen(format!("it is {}; {last}: {}", held.state, held.statement));
     }
-    let seen = end(seen, held, &format!("VACUUM {}", worst.name));
+    let seen = cause.end(seen, &format!("VACUUM {}", worst.name));
     let seen = with_rewrite(seen, worst);
-    if held.kind != "session" {
+    if found.kind != "session" {
         return Some(seen);
     }
     let seen = seen.advice(
@@ -291,37 +285,6 @@ fn by_setting(seen: Observation, kept: f64, table: &str) -> Observation {
         "if it was set against cancelled queries on a standby: hot_standby_feedback = on or a larger \
          max_standby_streaming_delay there. 16 has the setting no more",
     )
-}
-
-/// What ends a holder of the horizon, and what then.
-pub(super) fn end(seen: Observation, held: &HoldsHorizon, then: &str) -> Observation {
-    let literal = held.name.replace('\'', "''");
-    match held.kind.as_str() {
-        "session" => seen.sql(format!(
-            "SELECT pg_terminate_backend({});   -- or have it commit; then {then}",
-            held.name
-        )),
-        "prepared transaction" => seen
-            .advice("ask its transaction manager first, if there is one: what has committed elsewhere must be committed here, too")
-            .sql(format!(
-            "ROLLBACK PREPARED '{literal}';   -- in its database; or COMMIT PREPARED. Then {then}"
-        )),
-        "standby" => seen
-            .sql(format!(
-                "SELECT pid, now() - xact_start AS open, query FROM pg_stat_activity WHERE backend_xmin IS NOT NULL \
-                 ORDER BY xact_start;   -- on the standby {}: then pg_terminate_backend(pid) of the oldest, and \
-                 {then} here",
-                held.name
-            ))
-            .advice(
-                "on the standby: statement_timeout and idle_in_transaction_session_timeout for the role that runs the \
-                 reports; or hot_standby_feedback = off, and max_standby_streaming_delay for how long a query may delay \
-                 the replay; long reports on a standby or a copy of their own",
-            ),
-        _ => seen.sql(format!(
-            "SELECT pg_drop_replication_slot('{literal}');   -- if it is no longer read; then {then}"
-        )),
-    }
 }
 
 /// Of the tables that are picked the one whose needless blocks cost most.

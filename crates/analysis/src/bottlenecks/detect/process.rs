@@ -37,6 +37,9 @@ fn traced(seen: &FactView) -> Judged {
     );
     Observation::new(Severity::High, Confidence::High, saw)
         .shell(format!(
+            "ps -o user,lstart,args -p {tracer}   # look first at who traces, and whether it is still needed"
+        ))
+        .shell(format!(
             "kill {tracer}   # {name} lets go of them as it ends; SIGKILL is no way to end a debugger that has stopped them"
         ))
         .advice("look with perf trace or eBPF instead (bpftrace, bcc), which do not stop the process, and for a short time")

@@ -1,7 +1,10 @@
 //! Sessions: how many, and what the idle ones hold.
 
-use super::{Detector, facts, high_if};
-use crate::bottlenecks::fact_view::{FactView, number, word};
+use pgassay_model::observed::growth::HoldsHorizon;
+
+use super::objects::began;
+use super::{Detector, facts, high_if, horizon};
+use crate::bottlenecks::fact_view::{FactView, Row, number, word};
 use crate::bottlenecks::finding::{
     Confidence, Judged, NotJudged, Observation, Severity, could_not_see, passed,
 };
@@ -66,6 +69,8 @@ fn max_connections(seen: &FactView) -> Judged {
     let limit = seen.number("max_connections")?;
     let used = clients(seen)?.all;
     let saw = format!("max_connections = {limit}, {used} in use at this moment");
+    let role = seen.row("role").unwrap_or_default();
+    let in_recovery = role.get("in_recovery") == Some(&true.into());
     if limit < 500 || used > limit as f64 * 0.2 {
         return passed(saw);
     }
@@ -78,10 +83,12 @@ fn max_connections(seen: &FactView) -> Judged {
         Confidence::Low,
         format!("{saw}."),
     )
-    .sql(format!(
-        "ALTER SYSTEM SET max_connections = {};   -- then restart",
-        ((used * 2.0) as i64).max(200)
-    ))
+    .sql("SELECT sum(numbackends) FROM pg_stat_database;   -- at the busiest hours: what was seen is one moment")
+    .advice(match in_recovery {
+        true => "a standby must have max_connections at least as large as its primary, else it does not start: lower it there first",
+        false => "then set max_connections to twice the most that was seen, and restart; on standbys after this server, as a standby \
+                  must not have less",
+    })
     .found()
 }
 
@@ -101,7 +108,7 @@ fn idle(seen: &FactView) -> Judged {
         return passed(saw);
     }
     let old = seen.version().is_ok_and(|v| v < 140_000);
-    Observation::new(
+    let found = Observation::new(
         match (old, clients.idle >= 1000.0) {
             (true, _) => Severity::High,
             (false, true) => Severity::Medium,
@@ -110,10 +117,14 @@ fn idle(seen: &FactView) -> Judged {
         Confidence::Medium,
         format!("{saw}."),
     )
-    .advice("put PgBouncer in transaction mode in front of the server")
-    .sql(
-        "ALTER SYSTEM SET idle_session_timeout = '30min'; SELECT pg_reload_conf();   -- from 14 on",
-    )
+    .advice("put PgBouncer in transaction mode in front of the server");
+    match old {
+        true => found,
+        false => found.advice(
+            "or end sessions that are idle for long: ALTER ROLE … SET idle_session_timeout = '30min', for roles whose clients connect \
+             again when they are disconnected; not for those of a connection pool",
+        ),
+    }
     .found()
 }
 
@@ -164,80 +175,71 @@ fn active(seen: &FactView) -> Judged {
 
 pub(super) fn horizon(seen: &FactView) -> Judged {
     let rows = seen.rows("horizon")?;
-    let mut finding: Option<(Severity, String, String)> = None;
+    let mut finding: Option<(Severity, Observation)> = None;
     let kept = seen.value("vacuum_defer_cleanup_age").ok();
     let kept = kept.and_then(|kept| kept.parse::<f64>().ok());
     if let Some(kept) = kept.filter(|kept| *kept >= 1e4) {
-        finding = Some((
-            high_if(kept >= 1e6),
-            format!(
-                "vacuum_defer_cleanup_age = {kept:.0} holds dead rows back: no VACUUM removes what died in the last \
-                 {kept:.0} transactions."
-            ),
+        let text = format!(
+            "vacuum_defer_cleanup_age = {kept:.0} holds dead rows back: no VACUUM removes what died in the last \
+             {kept:.0} transactions."
+        );
+        let severity = high_if(kept >= 1e6);
+        let found = Observation::new(severity, Confidence::Medium, text).sql(
             "ALTER SYSTEM RESET vacuum_defer_cleanup_age; SELECT pg_reload_conf();   -- hot_standby_feedback on the \
-             standby instead"
-                .to_owned(),
-        ));
+             standby instead",
+        );
+        finding = Some((severity, found));
     }
-    for row in &rows {
-        let (Some(kind), Some(name)) = (word(row, "kind"), word(row, "name")) else {
-            continue;
+    let all: Vec<HoldsHorizon> = rows.iter().filter_map(holds).collect();
+    for held in all.iter().filter(|held| held.from_before) {
+        let (age, seconds) = (held.transactions, held.seconds.unwrap_or(0.0));
+        let weighty = match held.kind.as_str() {
+            "prepared transaction" => seconds >= 3600.0 || age >= 1e5,
+            "session" => seconds >= 3600.0,
+            _ => age >= 1e7,
         };
-        let age = number(row, "transactions").unwrap_or(0.0);
-        let seconds = number(row, "seconds").unwrap_or(0.0);
-        let literal = name.replace('\'', "''");
-        // A prepared transaction waits milliseconds for its second half; a report may take minutes.
-        let (noted, weighty, end) = match kind {
-            "prepared transaction" => (
-                seconds >= 1.0,
-                seconds >= 3600.0 || age >= 1e5,
-                format!("ROLLBACK PREPARED '{literal}';   -- in its database; or COMMIT PREPARED"),
-            ),
-            "replication slot" => (
-                age >= 1e5,
-                age >= 1e7,
-                format!(
-                    "SELECT pg_drop_replication_slot('{literal}');   -- if it is no longer read"
-                ),
-            ),
-            "standby" => (
-                age >= 1e5,
-                age >= 1e7,
-                format!(
-                    "SELECT pid, xact_start, query FROM pg_stat_activity WHERE backend_xmin IS NOT NULL ORDER BY \
-                     xact_start;   -- on the standby {name}: end the oldest; statement_timeout, or hot_standby_feedback \
-                     = off, there"
-                ),
-            ),
-            _ => (
-                seconds >= 600.0 || (seconds >= 60.0 && age >= 1e5),
-                seconds >= 3600.0,
-                format!(
-                    "SELECT query FROM pg_stat_activity WHERE pid = {name};   -- then pg_terminate_backend({name})"
-                ),
-            ),
-        };
-        if !noted {
-            continue;
-        }
         let severity = high_if(weighty);
-        let since = match kind {
-            "replication slot" | "standby" => String::new(),
-            _ => format!(" has been open for {seconds:.0} s and"),
-        };
-        let newer = match age {
-            1.0 => "one transaction".to_owned(),
-            age => format!("{age} transactions"),
-        };
-        let text = format!("The {kind} {name}{since} holds dead rows back: {newer} began since.");
-        if finding.as_ref().is_none_or(|(most, ..)| severity > *most) {
-            finding = Some((severity, text, end));
+        if finding.as_ref().is_some_and(|(most, ..)| severity <= *most) {
+            continue;
         }
+        let cause = horizon::cause(&all, held);
+        let text = format!("{}: {} since.", cause.keeps("dead rows"), began(age));
+        let found = Observation::new(severity, Confidence::Medium, text);
+        finding = Some((severity, cause.end(found, "VACUUM")));
     }
     match finding {
         None => passed("no old snapshot, prepared transaction or slot holds dead rows back"),
-        Some((severity, text, end)) => Observation::new(severity, Confidence::Medium, text)
-            .sql(end)
-            .found(),
+        Some((_, found)) => found.found(),
     }
+}
+
+/// Transactions since, below which the snapshot of a long transaction is not old: each statement takes a new one.
+const NEW_SNAPSHOT: f64 = 1000.0;
+
+/// What a row shows, with whether it has held that for as long as is worth a finding. A prepared transaction waits
+/// milliseconds for its second half; a report may take minutes.
+fn holds(row: &Row) -> Option<HoldsHorizon> {
+    let text = |key| word(row, key).unwrap_or_default().to_owned();
+    let (transactions, seconds) = (number(row, "transactions")?, number(row, "seconds"));
+    let kind = text("kind");
+    let own_transaction = row.get("own_transaction") == Some(&true.into());
+    let open = seconds.unwrap_or(0.0);
+    let noted = match kind.as_str() {
+        "prepared transaction" => open >= 1.0,
+        "session" => {
+            (own_transaction || transactions >= NEW_SNAPSHOT)
+                && (open >= 600.0 || (open >= 60.0 && transactions >= 1e5))
+        }
+        _ => transactions >= 1e5,
+    };
+    Some(HoldsHorizon {
+        kind,
+        name: text("name"),
+        transactions,
+        seconds,
+        application: text("application"),
+        own_transaction,
+        from_before: noted,
+        ..HoldsHorizon::default()
+    })
 }

@@ -24,10 +24,6 @@ fn advice(text: String) -> (StepKind, String) {
     (StepKind::Advice, text)
 }
 
-fn sql(text: String) -> (StepKind, String) {
-    (StepKind::Sql, text)
-}
-
 fn refreshes(trigger: &TriggerFacts, table: &str) -> Option<Body> {
     let view = trigger.body.refreshes.first()?;
     Some(Body {
@@ -35,8 +31,8 @@ fn refreshes(trigger: &TriggerFacts, table: &str) -> Option<Body> {
             "it refreshes the materialized view {view}, all of it, for each statement that writes"
         ),
         steps: vec![
-            sql(format!(
-                "DROP TRIGGER {} ON {table};   -- and REFRESH MATERIALIZED VIEW CONCURRENTLY {view} by a job every few minutes (it needs a unique index)",
+            advice(format!(
+                "have a job send REFRESH MATERIALIZED VIEW CONCURRENTLY {view} every few minutes (it needs a unique index); where so old a view will do: DROP TRIGGER {} ON {table}",
                 trigger.name
             )),
             advice(format!(
@@ -53,9 +49,9 @@ fn locks(trigger: &TriggerFacts, table: &str) -> Option<Body> {
         does: format!(
             "it locks the table {locked} until the transaction ends, so that only one session writes at a time"
         ),
-        steps: vec![sql(format!(
-            "DROP TRIGGER {} ON {table};   -- and let a constraint check it, which locks nothing: UNIQUE; for ranges that must not overlap EXCLUDE USING gist (key WITH =, range \
-             WITH &&), with the extension btree_gist; or pg_advisory_xact_lock(key) for the key concerned in the place of LOCK TABLE",
+        steps: vec![advice(format!(
+            "let a constraint check it, which locks nothing: UNIQUE; for ranges that must not overlap EXCLUDE USING gist (key WITH =, range \
+             WITH &&), with the extension btree_gist; or pg_advisory_xact_lock(key) for the key concerned in the place of LOCK TABLE. Once that is there: DROP TRIGGER {} ON {table}",
             trigger.name
         ))],
         for_statements: true,
@@ -178,7 +174,7 @@ mod tests {
                 refreshes: words("v"),
                 ..LoopFacts::default()
             },
-            "CONCURRENTLY v by a job",
+            "a job send REFRESH MATERIALIZED VIEW CONCURRENTLY v",
         );
         says(
             LoopFacts {

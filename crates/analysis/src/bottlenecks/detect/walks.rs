@@ -491,9 +491,9 @@ fn signatures(walk: &Walk) -> Option<Form> {
                 ),
             ),
             (
-                StepKind::Sql,
+                StepKind::Advice,
                 format!(
-                    "DROP INDEX CONCURRENTLY {};   -- once the other is there",
+                    "once the other is there, and EXPLAIN shows that it is used: DROP INDEX CONCURRENTLY {}",
                     walk.index.name
                 ),
             ),

@@ -140,23 +140,29 @@ const QUESTIONS: &[Question] = &[
         id: "horizon",
         from: 0,
         until: ANY,
+        // Whose own transaction is the oldest comes first of those with the same xmin. A parallel worker has its
+        // leader's snapshot.
         sql: "SELECT * FROM ( \
               SELECT 'prepared transaction' AS kind, gid AS name, \
                      age(transaction) AS transactions, \
-                     extract(epoch FROM clock_timestamp() - prepared) AS seconds \
+                     extract(epoch FROM clock_timestamp() - prepared) AS seconds, true AS own_transaction, \
+                     '' AS application \
               FROM pg_prepared_xacts \
               UNION ALL SELECT CASE WHEN r.pid IS NULL THEN 'replication slot' ELSE 'standby' END, \
-                     CASE WHEN r.pid IS NULL THEN s.slot_name::text ELSE r.application_name END, age(s.xmin), NULL \
+                     CASE WHEN r.pid IS NULL THEN s.slot_name::text ELSE r.application_name END, age(s.xmin), NULL, \
+                     false, '' \
               FROM pg_replication_slots s LEFT JOIN pg_stat_replication r \
               ON r.pid = (to_json(s) ->> 'active_pid')::int AND s.plugin IS NULL WHERE s.xmin IS NOT NULL \
-              UNION ALL SELECT 'standby', application_name, age(backend_xmin), NULL \
+              UNION ALL SELECT 'standby', application_name, age(backend_xmin), NULL, false, '' \
               FROM pg_stat_replication WHERE backend_xmin IS NOT NULL \
-              UNION ALL SELECT 'session', pid::text, age(backend_xmin), \
-                     extract(epoch FROM clock_timestamp() - xact_start) \
-              FROM pg_stat_activity \
-              WHERE backend_xmin IS NOT NULL AND xact_start IS NOT NULL \
-                    AND pid <> pg_backend_pid()) held \
-              ORDER BY transactions DESC LIMIT 20",
+              UNION ALL SELECT 'session', pid::text, greatest(age(backend_xmin), age(backend_xid)), \
+                     extract(epoch FROM clock_timestamp() - xact_start), \
+                     coalesce(age(backend_xid) >= greatest(age(backend_xmin), age(backend_xid)), false), application_name \
+              FROM pg_stat_activity a \
+              WHERE (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND xact_start IS NOT NULL \
+                    AND pid <> pg_backend_pid() \
+                    AND coalesce(to_json(a) ->> 'backend_type', '') NOT IN ('parallel worker', 'autovacuum worker')) held \
+              ORDER BY transactions DESC, own_transaction DESC, seconds DESC NULLS LAST LIMIT 20",
     },
     Question {
         id: "invalid_indexes",

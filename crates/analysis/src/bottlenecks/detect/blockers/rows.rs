@@ -167,6 +167,10 @@ fn checked_key(statement: &StatementTime) -> Option<String> {
     checks.next()
 }
 
+/// The idle sessions that others wait for at this moment to take an advisory lock.
+const HOLDING_ADVISORY: &str = "FROM pg_stat_activity WHERE state = 'idle' AND pid IN (SELECT unnest(pg_blocking_pids(pid)) \
+     FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND wait_event = 'advisory')";
+
 pub(super) fn advisory(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let queue = Queue::of(&run)?;
@@ -196,10 +200,12 @@ pub(super) fn advisory(evidence: &Evidence) -> Option<Observation> {
     // A lock of the session outlives its transactions: forgotten, or left behind in a pool.
     Some(match holder.state.as_str() {
         "idle" => seen
-            .sql(
-                "SELECT pg_terminate_backend(l.pid) FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid \
-                 WHERE l.locktype = 'advisory' AND l.granted AND a.state = 'idle';   -- ends the sessions that keep such locks and do nothing",
-            )
+            .sql(format!(
+                "SELECT pid, usename, application_name, client_addr, state_change, query {HOLDING_ADVISORY};"
+            ))
+            .sql(format!(
+                "SELECT pid, pg_terminate_backend(pid) {HOLDING_ADVISORY};   -- if these may end, after a look"
+            ))
             .advice(
                 "take it with pg_advisory_xact_lock, which ends with the transaction, in the place of pg_advisory_lock, which lasts until \
                  pg_advisory_unlock or the session's end: behind a pool another client gets that session",

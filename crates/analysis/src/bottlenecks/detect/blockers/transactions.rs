@@ -53,6 +53,10 @@ pub(super) fn hold(queue: &Queue) -> bool {
     queue.part(is_forgotten) >= MOSTLY || queue.part(is_prepared) >= MOSTLY
 }
 
+/// The sessions that are idle in a transaction and that others wait for at this moment.
+const BLOCKING: &str = "FROM pg_stat_activity WHERE state LIKE 'idle in transaction%' AND state_change < now() - interval '10 s' \
+     AND pid IN (SELECT unnest(pg_blocking_pids(pid)) FROM pg_stat_activity WHERE wait_event_type = 'Lock')";
+
 pub(super) fn idle(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let queue = Queue::of(&run)?;
@@ -72,11 +76,14 @@ pub(super) fn idle(evidence: &Evidence) -> Option<Observation> {
             .seen(evidence, &run, saw)
             .seen(format!("in {} of what was seen the holder was idle in its transaction", tenths(part)))
             .seen(format!("its last statement, in a transaction {age:.0} s old: {}", holder.statement))
+            .sql(format!("SELECT pid, usename, application_name, xact_start, query {BLOCKING};"))
+            .sql(format!(
+                "SELECT pid, pg_terminate_backend(pid) {BLOCKING};   -- if these may end, after a look"
+            ))
             .sql(
-                "SELECT pid, xact_start, query, pg_terminate_backend(pid) FROM pg_stat_activity \
-                 WHERE state LIKE 'idle in transaction%' AND state_change < now() - interval '10 s';",
+                "ALTER SYSTEM SET idle_in_transaction_session_timeout = '10s'; SELECT pg_reload_conf();   -- from then on the \
+                 server ends each session that is idle in a transaction for so long; ALTER ROLE … SET for one role's alone",
             )
-            .sql("ALTER SYSTEM SET idle_in_transaction_session_timeout = '10s'; SELECT pg_reload_conf();")
             .advice("commit in the application before anything else is waited for"),
     )
 }

@@ -79,7 +79,7 @@ fn a_slot_that_holds_rows_of_the_catalogues_is_named() {
     assert!(held.saw.contains("6417 in pg_class"), "{}", held.saw);
     assert_eq!(held.gain_expected, None, "what it costs was not seen");
     assert!(
-        held.remedy[0]
+        held.remedy[1]
             .text
             .contains("pg_drop_replication_slot('old')")
     );

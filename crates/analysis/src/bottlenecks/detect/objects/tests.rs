@@ -201,7 +201,8 @@ fn dead_rows_that_something_old_holds_are_its_and_no_vacuums() {
         application: "report".into(),
         statement: "SELECT pg_sleep($1)".into(),
         catalogs_only,
-        from_before: false,
+        from_before: true,
+        own_transaction: false,
     };
     let findings = found(1_390_000.0, 0.0, vec![session(9000.0, false)]);
     let held = one(&findings, "horizon-held");
@@ -210,7 +211,7 @@ fn dead_rows_that_something_old_holds_are_its_and_no_vacuums() {
         "{}",
         held.saw
     );
-    assert!(held.remedy[0].text.contains("pg_terminate_backend(4711)"));
+    assert!(held.remedy[1].text.contains("pid = 4711 AND xact_start"));
     assert!(held.gain_expected.is_some());
     assert!(
         findings.iter().all(|f| f.id != "autovacuum-behind"),
@@ -224,7 +225,7 @@ fn dead_rows_that_something_old_holds_are_its_and_no_vacuums() {
     };
     let findings = found(1_390_000.0, 0.0, vec![prepared(9.0)]);
     assert!(
-        one(&findings, "horizon-held").remedy[1]
+        one(&findings, "horizon-held").remedy[2]
             .text
             .contains("ROLLBACK PREPARED")
     );
@@ -242,7 +243,7 @@ fn dead_rows_that_something_old_holds_are_its_and_no_vacuums() {
     let findings = found(1_390_000.0, 0.0, vec![slot("inactive", true)]);
     let steps = &one(&findings, "horizon-held").remedy;
     assert!(
-        steps[0]
+        steps[1]
             .text
             .contains("pg_drop_replication_slot('standby_old')"),
         "{steps:#?}"
@@ -257,6 +258,52 @@ fn dead_rows_that_something_old_holds_are_its_and_no_vacuums() {
         one(&findings, "autovacuum-behind");
         assert!(findings.iter().all(|f| f.id != "horizon-held"));
     }
+}
+
+/// `watch` advised pg_terminate_backend of a worker whose snapshot shared the xmin of the import that held it.
+#[test]
+fn a_session_that_shares_the_xmin_of_the_holder_is_not_ended() {
+    let session = |name: &str, seconds: f64, own_transaction: bool| HoldsHorizon {
+        kind: "session".into(),
+        name: name.into(),
+        transactions: 21_608.0,
+        seconds: Some(seconds),
+        state: "idle in transaction".into(),
+        application: "app".into(),
+        from_before: true,
+        own_transaction,
+        ..HoldsHorizon::default()
+    };
+    let of = |horizon: Vec<HoldsHorizon>| {
+        let findings = found(1_390_000.0, 0.0, horizon);
+        one(&findings, "horizon-held");
+        let all = findings.iter().flat_map(|f| {
+            let steps = f.remedy.iter().map(|step| step.text.clone());
+            [f.saw.clone()]
+                .into_iter()
+                .chain(f.evidence.clone())
+                .chain(steps)
+        });
+        all.collect::<Vec<_>>().join("\n")
+    };
+    let all = of(vec![
+        session("12512", 0.0, false),
+        session("900", 30.0, true),
+    ]);
+    assert!(
+        all.contains("pg_terminate_backend") && all.contains("pid = 900"),
+        "{all}"
+    );
+    assert!(!all.contains("12512"), "{all}");
+    let tie = of(vec![
+        session("901", 30.0, false),
+        session("900", 30.0, false),
+    ]);
+    assert!(!tie.contains("pg_terminate_backend"), "{tie}");
+    assert!(
+        tie.contains("session 900") && tie.contains("session 901"),
+        "{tie}"
+    );
 }
 
 /// `public.online` with dead rows and its last vacuum and analyze so many seconds ago.
