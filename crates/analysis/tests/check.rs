@@ -462,3 +462,87 @@ fn the_rate_of_wal_is_that_of_its_own_counter_and_its_size_fits_the_disk() {
         assert!(step.contains("'4GB'"), "{step}");
     }
 }
+
+/// With an absent synchronous standby the first command was SET synchronous_commit = 'on', which leaves commits hanging.
+#[test]
+fn no_advice_makes_commits_wait_for_a_standby_that_is_absent() {
+    let of = |level: &str, names: &str, connected: usize| {
+        let mut facts = recorded("debian12-pg15");
+        let text = facts.server["settings"].text().unwrap();
+        let mut rows: Vec<Value> = serde_json::from_str(text).unwrap();
+        for (name, value) in [
+            ("synchronous_commit", level),
+            ("synchronous_standby_names", names),
+        ] {
+            let row = rows.iter_mut().find(|row| row["name"] == name).unwrap();
+            (row["setting"], row["source"]) = (json!(value), json!("configuration file"));
+        }
+        let one = json!({"application_name": "a", "state": "streaming", "sync_state": "sync"});
+        for (question, rows) in [
+            ("settings", json!(rows)),
+            ("standbys", json!(vec![one; connected])),
+        ] {
+            facts
+                .server
+                .insert(question.into(), Reading::Text(rows.to_string()));
+        }
+        let report = check::check(&facts);
+        let findings = report
+            .findings()
+            .filter(|f| f.id.starts_with("synchronous-"));
+        let steps: Vec<String> = findings
+            .flat_map(|f| f.remedy.iter().map(|step| step.text.clone()))
+            .collect();
+        assert!(!steps.is_empty(), "{level} {names}");
+        steps
+    };
+    let waits = |steps: &[String]| {
+        let text = steps.join("\n");
+        text.contains("SET synchronous_commit")
+    };
+    for level in ["remote_apply", "on", "remote_write", "off"] {
+        for (names, connected) in [("a", 0), ("FIRST 2 (a, b)", 1), ("ANY 2 (a, b, c)", 1)] {
+            let steps = of(level, names, connected);
+            assert!(!waits(&steps), "{level} {names}: {steps:#?}");
+            assert!(steps[0].contains("FROM pg_stat_replication"), "{steps:#?}");
+            assert!(steps[1].starts_with("start the standby"), "{steps:#?}");
+        }
+        assert!(waits(&of(level, "FIRST 1 (a, b)", 1)));
+    }
+}
+
+/// What ends or drops something comes after a look at it, and nothing turns durability off.
+#[test]
+fn remedies_look_before_they_end_anything_and_keep_durability() {
+    const ENDS: &[&str] = &[
+        "pg_terminate_backend",
+        "pg_cancel_backend",
+        "pg_drop_replication_slot",
+        "PREPARED '",
+        "DROP INDEX",
+        "kill ",
+    ];
+    for cases in all_cases() {
+        for case in cases.cases.iter().filter(|c| c.expect == Outcome::Finding) {
+            let finding = result(&facts(case), &cases.entry).finding.unwrap();
+            let first = &finding.remedy[0].text;
+            // An invalid index is known to serve no query.
+            let rebuilt = first.starts_with("REINDEX");
+            assert!(
+                rebuilt || !ENDS.iter().any(|ends| first.contains(ends)),
+                "{}: {first}",
+                cases.entry
+            );
+            for step in &finding.remedy {
+                for off in [
+                    "SET fsync = off",
+                    "SET fsync = 'off'",
+                    "full_page_writes = off",
+                    "full_page_writes = 'off'",
+                ] {
+                    assert!(!step.text.contains(off), "{}: {}", cases.entry, step.text);
+                }
+            }
+        }
+    }
+}

@@ -5,6 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::reading::Reading;
 
+/// What is done where commits wait for a synchronous standby, and none is connected.
+pub const STANDBY_ABSENT: &str = "start the standby, or have the server not wait for it: ALTER SYSTEM SET \
+     synchronous_standby_names = ''; SELECT pg_reload_conf()";
+
 /// `facts/server-ARM.json`: what the server said of itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ServerFacts {

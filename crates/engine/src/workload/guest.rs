@@ -5,6 +5,7 @@
 
 use anyhow::{Context, bail};
 use pgassay_model::Failure;
+use pgassay_model::server::STANDBY_ABSENT;
 use pgassay_model::workload::WorkloadPlan;
 use pgassay_pgwire::Session;
 
@@ -86,10 +87,7 @@ pub fn admit(session: &mut Session) -> anyhow::Result<Admission> {
                 "every commit waits for a synchronous standby, and none is connected \
                  (synchronous_standby_names): ours would wait for ever"
             )
-            .with_remedy(
-                "start the standby, or have the server not wait for it: ALTER SYSTEM SET \
-                 synchronous_standby_names = ''; SELECT pg_reload_conf(); or leave out --load"
-            )
+            .with_remedy(format!("{STANDBY_ABSENT}; or leave out --load"))
         );
     }
     if !yes(session.value(setup::TAKE_LOCK)?) {

@@ -55,25 +55,21 @@ fn buffers_small(seen: &FactView) -> Judged {
     if !room {
         return passed(saw);
     }
-    let wanted = memory.as_ref().map_or(1 << 30, |m| m / 4) >> 20;
     if hits + reads < 100_000.0 {
         if buffers > TINY {
             return could_not_see(format!("{saw}: too few to judge by"));
         }
-        return Observation::new(
+        let found = Observation::new(
             Severity::Medium,
             Confidence::Low,
             format!("{saw}: too few to judge by, but the default is 128 MB."),
-        )
-        .sql(format!(
-            "ALTER SYSTEM SET shared_buffers = '{wanted}MB';   -- then restart"
-        ))
-        .found();
+        );
+        return quarter_of_memory(seen, found).found();
     }
     if misses < 0.01 {
         return passed(saw);
     }
-    Observation::new(
+    let found = Observation::new(
         medium_if(misses > 0.05),
         Confidence::Medium,
         format!(
@@ -83,12 +79,32 @@ fn buffers_small(seen: &FactView) -> Judged {
                 shown(s as u64)
             ))
         ),
-    )
-    .sql(format!(
-        "ALTER SYSTEM SET shared_buffers = '{wanted}MB';   -- then restart"
+    );
+    quarter_of_memory(seen, found)
+        .shell(
+            "pgassay compare TARGET TARGET --set-a shared_buffers=OLD --set-b shared_buffers=NEW",
+        )
+        .found()
+}
+
+/// The recommended shared_buffers: a quarter of the memory that the server may use; no size where that is not known.
+fn quarter_of_memory(seen: &FactView, found: Observation) -> Observation {
+    let Ok(memory) = seen.memory() else {
+        return found.advice(
+            "set shared_buffers to a quarter of the server's memory, which is not seen from here; then restart",
+        );
+    };
+    let found = match seen.value("huge_pages") {
+        Ok("on") => found.advice(
+            "huge_pages = on: first reserve huge pages for the larger shared memory (postgres -C \
+             shared_memory_size_in_huge_pages, from 15 on), without which the server does not start",
+        ),
+        _ => found,
+    };
+    found.sql(format!(
+        "ALTER SYSTEM SET shared_buffers = '{}MB';   -- then restart",
+        (memory / 4) >> 20
     ))
-    .shell("pgassay compare TARGET TARGET --set-a shared_buffers=OLD --set-b shared_buffers=NEW")
-    .found()
 }
 
 fn buffers_large(seen: &FactView) -> Judged {
@@ -112,7 +128,7 @@ fn buffers_large(seen: &FactView) -> Judged {
     if share <= 0.5 {
         return passed(saw);
     }
-    Observation::new(
+    let found = Observation::new(
         high_if(share > 0.75),
         if share > 0.75 {
             Confidence::Medium
@@ -120,12 +136,8 @@ fn buffers_large(seen: &FactView) -> Judged {
             Confidence::Low
         },
         format!("{saw}."),
-    )
-    .sql(format!(
-        "ALTER SYSTEM SET shared_buffers = '{}MB';   -- then restart",
-        (memory / 4) >> 20
-    ))
-    .found()
+    );
+    quarter_of_memory(seen, found).found()
 }
 
 fn work_mem(seen: &FactView) -> Judged {

@@ -93,12 +93,24 @@ fn huge_pages(seen: &FactView) -> Judged {
             shown(buffers)
         ),
     };
+    // Those that are in use are others': this server has none.
+    let free = seen
+        .of_host("the number of free huge pages", |h| h.huge_pages_free)
+        .unwrap_or(0);
+    let used = reserved.as_ref().map_or(0, |n| n.saturating_sub(free));
     let mut finding = Observation::new(severity, sure, saw)
         .shell(format!(
-            "sysctl -w vm.nr_hugepages={need}   # of {}; keep it in /etc/sysctl.d/",
+            "sysctl -w vm.nr_hugepages={}   # of {}; keep it in /etc/sysctl.d/",
+            need + used,
             shown(page)
         ))
-        .sql("ALTER SYSTEM SET huge_pages = 'on';   -- then restart");
+        .shell(format!(
+            "grep HugePages_Free /proc/meminfo   # at least {need}; with fewer the memory is in use or in fragments"
+        ))
+        .sql(
+            "ALTER SYSTEM SET huge_pages = 'try';   -- then restart; huge_pages_status shows from 17 on whether it has them. 'on' only \
+             after that: with it the server does not start without them",
+        );
     if let Ok(container) = seen.of_host("a container", |h| h.container.clone()) {
         finding = finding.advice(format!(
             "in a container ({container}) the host reserves them, and the container needs a hugetlb limit that permits them"

@@ -52,11 +52,13 @@ fn quota(seen: &FactView) -> Judged {
         ),
     );
     if workers > whole {
-        finding = finding.sql(format!("ALTER SYSTEM SET max_parallel_workers = {whole};"));
+        finding = finding.sql(format!(
+            "ALTER SYSTEM SET max_parallel_workers = {whole}; SELECT pg_reload_conf();"
+        ));
     }
     if gather + 1.0 > whole {
         finding = finding.sql(format!(
-            "ALTER SYSTEM SET max_parallel_workers_per_gather = {};",
+            "ALTER SYSTEM SET max_parallel_workers_per_gather = {}; SELECT pg_reload_conf();",
             (whole - 1.0).max(0.0)
         ));
     }

@@ -167,7 +167,10 @@ fn fast_path(seen: &FactView) -> Judged {
         format!("{saw}: statements touch more relations than the fast path holds."),
     );
     if version >= 180_000 {
-        found.sql("ALTER SYSTEM SET max_locks_per_transaction = 256;   -- then restart")
+        found.sql(
+            "ALTER SYSTEM SET max_locks_per_transaction = 256;   -- then restart; on standbys first, as a standby must not have less than \
+             its primary",
+        )
     } else {
         found.advice("touch fewer partitions and indexes per statement")
     }

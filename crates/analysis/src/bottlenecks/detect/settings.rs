@@ -1,6 +1,6 @@
 //! Settings of the server and of the kernel that are found by their value alone: one row each.
 
-use super::shown;
+use super::{shown, standbys};
 use crate::bottlenecks::fact_view::FactView;
 use crate::bottlenecks::finding::{
     Confidence, Judged, NotJudged, Observation, Severity, StepKind, not_applicable, passed,
@@ -104,6 +104,12 @@ const fn logs(
     )
 }
 
+/// Applications may rely on the stricter level for their results.
+const WITHOUT_ISOLATION: Fix = Fix::Sql(
+    "ALTER SYSTEM RESET default_transaction_isolation; SELECT pg_reload_conf();   -- only where no application relies on it; \
+     those that do ask for it themselves (BEGIN ISOLATION LEVEL …)",
+);
+
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
     row("assertions", Setting("debug_assertions"), Is(&["on"]), (High, Sure),
@@ -132,16 +138,17 @@ const ROWS: &[Row] = &[
     row("planning-tracked", Setting("pg_stat_statements.track_planning"), Is(&["on"]), (Medium, Possible),
         "many sessions with the same statement meet at its entry's spinlock twice as often", Fix::Reset),
     row("default-isolation", Setting("default_transaction_isolation"), Is(&["serializable"]), (High, Likely),
-        "every transaction takes predicate locks, and those that conflict fail with SQLSTATE 40001", Fix::Reset),
+        "every transaction takes predicate locks, and those that conflict fail with SQLSTATE 40001", WITHOUT_ISOLATION),
     row("default-isolation", Setting("default_transaction_isolation"), Is(&["repeatable read"]), (Low, Likely),
-        "transactions that change the same row as another fail with SQLSTATE 40001", Fix::Reset),
+        "transactions that change the same row as another fail with SQLSTATE 40001", WITHOUT_ISOLATION),
     row("direct-io", Setting("debug_io_direct"), IsNot(&[""]), (Medium, Sure),
         "reads go past the page cache", Fix::Sql("ALTER SYSTEM RESET debug_io_direct;   -- then restart")),
     row("zone-reclaim", Kernel("/proc/sys/vm/zone_reclaim_mode"), IsNot(&["0"]), (Medium, Sure),
         "a full node drops its cache", Fix::Shell("sysctl -w vm.zone_reclaim_mode=0")),
     row("overcommit", Kernel("/proc/sys/vm/overcommit_memory"), Is(&["1"]), (Low, Sure),
         "every allocation is granted",
-        Fix::Shell("sysctl -w vm.overcommit_memory=2   # and vm.overcommit_ratio, by the manual's section")),
+        Fix::Shell("grep -E 'CommitLimit|Committed_AS' /proc/meminfo   # with vm.overcommit_memory=2 allocations and forks fail beyond \
+                    the first; where vm.overcommit_ratio leaves room: sysctl -w vm.overcommit_memory=2")),
     logs("log_statement", &["all"], Medium, Fix::Set("ddl")),
     logs("log_statement", &["mod"], Low, Fix::Set("ddl")),
     // From debug2 on there are lines for each statement and transaction.
@@ -280,6 +287,11 @@ fn of_rows(rows: &[Row], facts: &FactView) -> Judged {
     let lead = lead.map_or("", |(_, lead)| lead);
     let saw = format!("{lead}{}.", words.join("; "));
     let mut found = Observation::new(severity, confidence, saw);
+    if rows[0].entry == "synchronous-commit-off"
+        && let Some(found) = standbys::instead_of_waiting(facts, found.clone())
+    {
+        return found.found();
+    }
     for (_, row) in bad {
         let (kind, text) = match row.fix {
             Fix::Reset => (StepKind::Sql, altered(&format!("RESET {}", row.name()))),

@@ -1,9 +1,11 @@
 //! Who else wants the WAL: standbys that commits wait for, the archive, decoders.
 
+use pgassay_model::server::STANDBY_ABSENT;
+
 use super::{Detector, facts, high_if};
-use crate::bottlenecks::fact_view::{FactView, number, word};
+use crate::bottlenecks::fact_view::{FactView, Row, number, word};
 use crate::bottlenecks::finding::{
-    Confidence, Judged, Observation, Severity, not_applicable, passed,
+    Confidence, Judged, NotJudged, Observation, Severity, not_applicable, passed,
 };
 
 pub(super) const DETECTORS: &[Detector] = &[
@@ -25,30 +27,87 @@ fn synchronous(seen: &FactView) -> Judged {
         "remote_apply" => "has replayed its WAL",
         _ => "has flushed its WAL",
     };
-    let standbys = seen.rows("standbys").unwrap_or_default();
-    let synchronous: Vec<&str> = standbys
-        .iter()
-        .filter(|row| matches!(word(row, "sync_state"), Some("sync" | "quorum")))
+    if let Some(absent) = absent(seen)? {
+        let saw = format!("{saw}: each commit waits until a standby {waits_for}, and {absent}.");
+        return standby_first(Observation::new(Severity::High, Confidence::High, saw)).found();
+    }
+    let standbys = seen.rows("standbys").ok();
+    let rows = standbys.iter().flatten();
+    let synchronous: Vec<&str> = rows
+        .filter(|row| takes_part(row))
         .filter_map(|row| word(row, "application_name"))
         .collect();
     let who = match synchronous.as_slice() {
-        [] => "a standby, and none of those named is connected,".to_owned(),
+        [] => "a standby".to_owned(),
         names => format!("the standby {}", names.join(", ")),
     };
-    Observation::new(
-        high_if(level == "remote_apply" || synchronous.is_empty()),
+    let found = Observation::new(
+        high_if(level == "remote_apply"),
         Confidence::Medium,
         format!("{saw}: each commit waits until {who} {waits_for}."),
     )
-    .sql(match level {
-        "remote_apply" => {
+    .sql("SELECT application_name, sync_state, write_lag, flush_lag, replay_lag FROM pg_stat_replication;   -- one must be sync or quorum");
+    match level {
+        "remote_apply" => found.sql(
             "ALTER SYSTEM SET synchronous_commit = 'on'; SELECT pg_reload_conf();   \
-             -- on: flushed there, not yet visible there"
-        }
-        _ => "SET synchronous_commit = 'local';   -- in transactions that may be lost with this server",
-    })
-    .sql("SELECT application_name, sync_state, write_lag, flush_lag, replay_lag FROM pg_stat_replication;")
+             -- on: flushed there, not yet visible there",
+        ),
+        _ => found.sql(
+            "SET synchronous_commit = 'local';   -- in transactions that may be lost with this server",
+        ),
+    }
     .found()
+}
+
+/// Whether a standby is one that commits wait for.
+fn takes_part(row: &Row) -> bool {
+    matches!(word(row, "sync_state"), Some("sync" | "quorum"))
+}
+
+/// How many standbys the names ask for: 1, or the number of `FIRST 2 (a, b)`, `ANY 2 (a, b)` and `2 (a, b)`.
+fn asked_for(names: &str) -> usize {
+    let number = names.split_once('(').map(|(method, _)| {
+        let word = method.split_whitespace().last();
+        word.and_then(|word| word.parse().ok())
+    });
+    number.flatten().unwrap_or(1)
+}
+
+/// Why commits that wait for standbys would not end: fewer are connected than the names ask for. None where there are
+/// enough, where no name is given, and where it can't be seen.
+fn absent(seen: &FactView) -> Result<Option<String>, NotJudged> {
+    let names = seen.value("synchronous_standby_names")?.trim();
+    let Ok(standbys) = seen.rows("standbys") else {
+        return Ok(None);
+    };
+    // Who may not see how a standby takes part sees that there is one.
+    if names.is_empty() || standbys.iter().any(|row| word(row, "sync_state").is_none()) {
+        return Ok(None);
+    }
+    let connected = standbys.iter().filter(|row| takes_part(row)).count();
+    let wanted = asked_for(names);
+    Ok((connected < wanted).then(|| {
+        format!("{connected} of {wanted} that synchronous_standby_names asks for are connected: commits do not end")
+    }))
+}
+
+/// The steps where a synchronous standby is missing. No level of synchronous_commit is among them: those above local would
+/// wait, too.
+fn standby_first(found: Observation) -> Observation {
+    found
+        .sql("SELECT application_name, state, sync_state FROM pg_stat_replication;")
+        .advice(format!(
+            "{STANDBY_ABSENT}. Commits that wait then return, and what they wrote is on this server only until a standby is back"
+        ))
+}
+
+/// The steps of `found` where synchronous_commit is off and commits would wait for a standby that is not there, if it were
+/// not.
+pub(super) fn instead_of_waiting(seen: &FactView, found: Observation) -> Option<Observation> {
+    let absent = absent(seen).ok()??;
+    Some(standby_first(found.seen(absent)).advice(
+        "leave synchronous_commit as it is until then: each level above local would make commits wait",
+    ))
 }
 
 fn archiving(seen: &FactView) -> Judged {
@@ -110,6 +169,6 @@ fn decoding(seen: &FactView) -> Judged {
         format!("{saw}: for each a walsender, or the session that reads it, decodes all WAL, which takes CPU time from the load."),
     )
     .sql("SELECT slot_name, plugin, database, active_pid FROM pg_replication_slots WHERE slot_type = 'logical';")
-    .advice("have one consumer read a slot and hand the changes on to the others (a message broker), with a publication of the tables that are needed; drop the other slots (pg_drop_replication_slot); or decode on a standby (from 16 on)")
+    .advice("have one consumer read a slot and hand the changes on to the others (a message broker), with a publication of the tables that are needed; drop a slot (pg_drop_replication_slot) only when its consumer reads another way; or decode on a standby (from 16 on)")
     .found()
 }

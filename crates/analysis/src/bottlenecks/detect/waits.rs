@@ -4,6 +4,8 @@
 //! one, else of the time of sessions in a statement, at the largest client count of the run,
 //! where contention shows.
 
+use pgassay_model::server::STANDBY_ABSENT;
+
 use super::waiting::waiting;
 use super::{blockers, commits, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
@@ -282,11 +284,16 @@ fn sent_vacuum(run: &RunEvidence) -> bool {
     })
 }
 
+/// Whether a standby that commits wait for is there.
+const CONNECTED: &str = "SELECT application_name, sync_state, write_lag, flush_lag, replay_lag FROM pg_stat_replication;   -- is one \
+     sync or quorum? write_lag is the way there and back, what flush_lag has beyond it the standby's disk";
+
 /// Commits that wait until a standby has replayed them: what holds the replay up stands on the standby.
 fn until_replayed(run: &RunEvidence, seen: Observation) -> Observation {
     if run.setting("synchronous_commit") != Some("remote_apply") {
         return seen
-            .sql("SELECT application_name, sync_state, write_lag, flush_lag, replay_lag FROM pg_stat_replication;   -- write_lag is the way there and back, what flush_lag has beyond it the standby's disk")
+            .sql(CONNECTED)
+            .advice(format!("if none is: {STANDBY_ABSENT}"))
             .advice(
                 "wait for a standby that is near: another name in synchronous_standby_names, or ANY 1 (near, far), of which the faster one counts; one that is far away, or for disasters only, \
                  left out of it, so that it follows asynchronously",
@@ -295,6 +302,8 @@ fn until_replayed(run: &RunEvidence, seen: Observation) -> Observation {
     }
     let page = crate::bottlenecks::find("synchronous-standbys").map(|entry| entry.remedy);
     let seen = seen
+        .sql(CONNECTED)
+        .advice(format!("if none is: {STANDBY_ABSENT}"))
         .advice(
             "where nobody reads their own writes on the standby, synchronous_commit = on is enough: flushed there, and not yet visible: ALTER SYSTEM SET synchronous_commit = 'on'; SELECT pg_reload_conf();",
         )
