@@ -47,13 +47,15 @@ pub fn options(session: &mut Session) -> anyhow::Result<Option<&'static str>> {
         .then_some("-c client_connection_check_interval=1s -c idle_session_timeout=0"))
 }
 
-/// Whether commits wait for a standby that is not there. Roles without the right to see how a standby
-/// takes part see that there is one.
+/// Whether commits wait for a standby that is not there: fewer are connected than the names ask for (`FIRST 2 (a, b)`,
+/// `ANY 2 (a, b)`, else one). Roles without the right to see how a standby takes part see that there is one.
 const NO_SYNCHRONOUS_STANDBY: &str = "SELECT \
      pg_catalog.current_setting('synchronous_standby_names') <> '' \
      AND pg_catalog.current_setting('synchronous_commit') NOT IN ('off', 'local') \
-     AND NOT EXISTS (SELECT FROM pg_catalog.pg_stat_replication \
-         WHERE sync_state IS NULL OR sync_state IN ('sync', 'quorum'))";
+     AND (SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_replication \
+         WHERE sync_state IS NULL OR sync_state IN ('sync', 'quorum')) \
+     < coalesce(pg_catalog.substring(pg_catalog.current_setting('synchronous_standby_names'), \
+         '([0-9]+)\\s*\\(')::int, 1)";
 
 /// Checks that load is harmless here, and takes the lock that keeps a second
 /// pgassay out until the session ends.
@@ -84,8 +86,8 @@ pub fn admit(session: &mut Session) -> anyhow::Result<Admission> {
     if yes(session.catalog_value(NO_SYNCHRONOUS_STANDBY)?) {
         bail!(
             Failure::target(
-                "every commit waits for a synchronous standby, and none is connected \
-                 (synchronous_standby_names): ours would wait for ever"
+                "every commit waits for synchronous standbys, and fewer are connected than \
+                 synchronous_standby_names asks for: commits of the load would not end"
             )
             .with_remedy(format!("{STANDBY_ABSENT}; or leave out --load"))
         );

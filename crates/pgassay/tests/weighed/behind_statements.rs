@@ -26,7 +26,7 @@ fn a_transaction_left_open_is_blamed_and_not_the_row() {
             .contains("application forgetful"),
         "{found:#}"
     );
-    assert!(sql_of(found).contains("pg_terminate_backend"));
+    assert!(sql_of(found).contains("pg_blocking_pids"));
     assert!(
         finding(&seen, "hot-row").is_none(),
         "{:#}",
