@@ -8,8 +8,13 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::runs::{Runs, Signal, postmasters_of, signal};
+use pgassay_model::reading::Reading;
+use pgassay_model::samplers;
+use pgassay_model::trial::Trial;
 use pgassay_pgwire::fake::say;
+use serde_json::Value;
+
+use crate::runs::{Runs, Signal, postmasters_of, signal, text};
 
 /// The exit code; fails where the program does not end at all.
 fn code_of(child: &mut Child) -> Option<i32> {
@@ -167,5 +172,64 @@ fn one_signal_ends_a_run_on_a_frozen_server_and_removes_it() {
             crate::runs::gone(pid),
             "process {pid} of the server is left"
         );
+    }
+}
+
+/// The stop falls into a window, between two readings, or between windows, as the machine has it: each rate goes by
+/// the time between its own two readings in any case.
+#[test]
+fn a_program_that_was_stopped_divides_by_the_time_between_its_readings() {
+    let runs = Runs::new("stopped");
+    let mut child = runs.start(&[
+        "run",
+        "select-only",
+        "temp",
+        "--json",
+        "--clients",
+        "1",
+        "--trials",
+        "4",
+        "--time",
+        "1",
+        "--warmup",
+        "0.1",
+        "--scale",
+        "1",
+    ]);
+    for trials in [1, 2] {
+        runs.await_trials(trials);
+        sleep(Duration::from_millis(400));
+        signal(child.id(), Signal::STOP);
+        sleep(Duration::from_millis(700));
+        signal(child.id(), Signal::CONT);
+    }
+    let run = runs.await_trials(4);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let analysis: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let shown = &analysis["stages"][0]["arms"][0]["points"][0]["trials"];
+    let lines = fs::read_to_string(run.join("trials.jsonl")).unwrap();
+    let trials = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    let trials: Vec<Trial> = trials.collect();
+    assert_eq!(shown.as_array().unwrap().len(), trials.len());
+    for (trial, shown) in trials.iter().zip(shown.as_array().unwrap()) {
+        let sample = &trial.samples[samplers::HOST_STAT];
+        let busy = |reading: &Reading| -> f64 {
+            let fields = reading.text().unwrap().split_ascii_whitespace().skip(1);
+            let ticks: Vec<f64> = fields.map(|f| f.parse().unwrap()).collect();
+            // user nice system, irq softirq
+            (ticks[..3].iter().sum::<f64>() + ticks[5] + ticks[6]) / 100.0
+        };
+        let seconds = sample.elapsed_ns as f64 / 1e9;
+        let cpus = (busy(&sample.after) - busy(&sample.before)) / seconds;
+        let found = shown["metrics"]["machine-cpus"].as_f64();
+        if sample.elapsed_ns < trial.window_ns / 2 {
+            assert_eq!(found, None, "{shown}");
+        } else {
+            let near = (found.unwrap() - cpus).abs() < 1e-6;
+            assert!(near, "{cpus} of {seconds} s: {shown}");
+        }
     }
 }
