@@ -216,6 +216,13 @@ impl Terminal {
         }
     }
 
+    /// An announcement whose lines stay as they are: one of ours, or one whose form others prescribe, as pgbench does.
+    pub fn verbatim(&mut self, text: &str) {
+        for line in text.split('\n') {
+            self.announce(line);
+        }
+    }
+
     /// A warning, always shown.
     pub fn warn(&mut self, text: &str) {
         self.marked(&"warning:".yellow().to_string(), text);

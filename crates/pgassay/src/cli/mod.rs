@@ -88,11 +88,16 @@ pub fn show(answer: &clap::Error, terminal: &mut Terminal) -> Exit {
         }
         // Nothing was typed that could be wrong.
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            terminal.announce(answer.render().to_string().trim_end());
+            terminal.verbatim(answer.render().to_string().trim_end());
             Exit::Usage
         }
         _ => {
-            terminal.complain(text.trim_start_matches("error: ").trim_end());
+            let text = text.trim_start_matches("error: ").trim_end();
+            let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
+            terminal.complain(first);
+            if !rest.is_empty() {
+                terminal.verbatim(rest);
+            }
             Exit::Usage
         }
     }

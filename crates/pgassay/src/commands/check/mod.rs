@@ -31,6 +31,9 @@ use crate::terminal::Terminal;
 /// Larger files are no facts: those of a large machine take under 2 MiB.
 const LARGEST_FILE: u64 = 64 << 20;
 
+/// The same of what comes from another machine.
+const LARGEST_SEEN: usize = 16 << 20;
+
 /// Audits, and says what was found.
 ///
 /// # Errors
@@ -135,7 +138,7 @@ fn report(facts: &Facts, made_for_it: bool, only: &[String]) -> CheckReport {
 /// # Errors
 /// Where that is something else.
 pub fn page(seen: &[u8], only: &[String]) -> anyhow::Result<String> {
-    let seen = match seen.len() as u64 <= LARGEST_FILE {
+    let seen = match seen.len() <= LARGEST_SEEN {
         true => serde_json::from_slice::<(Facts, bool)>(seen).ok(),
         false => None,
     };

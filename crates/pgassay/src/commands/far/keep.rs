@@ -89,6 +89,11 @@ impl Keeper {
         &self.root
     }
 
+    /// How many bytes came.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// The directories of what was recorded: labs first, then runs, each by its name.
     pub fn recorded(&self) -> Vec<PathBuf> {
         let named = |name: &'static str| {

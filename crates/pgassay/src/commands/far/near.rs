@@ -31,7 +31,7 @@ const LOOKS: Duration = Duration::from_millis(50);
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The largest file that a command may write for the user.
-const LARGEST_OUTPUT: usize = 1 << 30;
+const LARGEST_OUTPUT: usize = 128 << 20;
 
 /// Carries a command out where it belongs.
 ///

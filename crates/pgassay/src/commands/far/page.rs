@@ -1,6 +1,7 @@
 //! Pages of what another machine measured. No HTML comes from there: a page is rendered here, from the data that
 //! came.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
@@ -36,6 +37,9 @@ enum Source {
     /// The run, or the lab, that the command records.
     Run,
 }
+
+/// More bytes than that are not rendered without being asked for.
+const LARGEST: u64 = 256 << 20;
 
 /// What a browser takes for a page, by the end of its name.
 const PAGES: [&str; 9] = [
@@ -100,6 +104,10 @@ impl Page {
 
 /// Renders the report of each run that came.
 pub fn of_runs(keeper: &Keeper, terminal: &mut Terminal, stop: &Stop) {
+    if keeper.bytes() > LARGEST {
+        terminal.warn("what was recorded is too large to be rendered at once: pgassay report does");
+        return;
+    }
     for dir in keeper.recorded() {
         if stop.asked() {
             break;
@@ -126,7 +134,7 @@ pub fn write(
     };
     let text = match (page.source, facts, keeper.recorded().first()) {
         (Source::Facts, Some(facts), _) => check::page(facts, &page.only)?,
-        (Source::Run, _, Some(dir)) => rendered(dir)?,
+        (Source::Run, _, Some(dir)) if keeper.bytes() <= LARGEST => rendered(dir)?,
         _ => bail!(
             Failure::partial(format!("nothing came to render {} from", page.to.display()))
                 .with_remedy("read what the other machine said above")
@@ -139,8 +147,10 @@ pub fn write(
 
 /// The page of the run or lab in this directory.
 fn rendered(dir: &Path) -> anyhow::Result<String> {
-    match dir.join(lab::RECORD).exists() {
-        true => lab::page(dir),
-        false => Ok(pgassay_report::html(&Look::at(dir)?.document())),
+    if !dir.join(lab::RECORD).exists() {
+        return Ok(pgassay_report::html(&Look::at(dir)?.document()));
     }
+    // What came may be damaged.
+    catch_unwind(AssertUnwindSafe(|| lab::page(dir)))
+        .unwrap_or_else(|_| bail!(Failure::usage("pgassay fails on it: please report that")))
 }

@@ -552,7 +552,7 @@ mod tests {
                 ],
                 "compare temp temp --json",
             ),
-            (&["lab", "--html=a.html", "--on", "ssh://db1"], "lab"),
+            (&["lab", "power8", "--html=a.html", "--on", "ssh://db1"], "lab power8"),
         ];
         for (typed, words) in cases {
             let there = sought_in(typed).unwrap().unwrap();

@@ -52,16 +52,16 @@ pub fn initialize(
         let step_begin = Instant::now();
         let name = match step {
             'd' => {
-                terminal.announce("dropping old tables...");
+                terminal.verbatim("dropping old tables...");
                 session.execute(
                     "drop table if exists pgbench_accounts, pgbench_branches, pgbench_history, pgbench_tellers",
                 )?;
                 "drop tables"
             }
             't' => {
-                terminal.announce("creating tables...");
+                terminal.verbatim("creating tables...");
                 if args.partitions > 0 {
-                    terminal.announce(&format!("creating {} partitions...", args.partitions));
+                    terminal.verbatim(&format!("creating {} partitions...", args.partitions));
                 }
                 for statement in ddl.create() {
                     session
@@ -71,24 +71,24 @@ pub fn initialize(
                 "create tables"
             }
             'g' => {
-                terminal.announce("generating data (client-side)...");
+                terminal.verbatim("generating data (client-side)...");
                 generate_here(args, session, terminal, stop)?;
                 "client-side generate"
             }
             'G' => {
-                terminal.announce("generating data (server-side)...");
+                terminal.verbatim("generating data (server-side)...");
                 generate_there(args, session)?;
                 "server-side generate"
             }
             'v' => {
-                terminal.announce("vacuuming...");
+                terminal.verbatim("vacuuming...");
                 for table in ["branches", "tellers", "accounts", "history"] {
                     session.execute(&format!("vacuum analyze pgbench_{table}"))?;
                 }
                 "vacuum"
             }
             'p' => {
-                terminal.announce("creating primary keys...");
+                terminal.verbatim("creating primary keys...");
                 for (table, key) in KEYS {
                     if args.resume && has_primary_key(session, table)? {
                         continue;
@@ -98,7 +98,7 @@ pub fn initialize(
                 "primary keys"
             }
             _ => {
-                terminal.announce("creating foreign keys...");
+                terminal.verbatim("creating foreign keys...");
                 for statement in ddl.foreign_keys() {
                     session.execute(&statement)?;
                 }
@@ -114,7 +114,7 @@ pub fn initialize(
         bulk::check_accounts(session, "pgbench_accounts", scale(args))?;
     }
     let total = begin.elapsed().as_secs_f64();
-    terminal.announce(&format!("done in {total:.2} s ({}).", times.join(", ")));
+    terminal.verbatim(&format!("done in {total:.2} s ({}).", times.join(", ")));
     Ok(())
 }
 
@@ -167,7 +167,7 @@ fn generate_here(
         (1..=branches).collect()
     };
     if args.resume {
-        terminal.announce(&format!(
+        terminal.verbatim(&format!(
             "{} of {branches} branches are there",
             branches - missing.len() as u64
         ));
@@ -192,7 +192,7 @@ fn generate_here(
             shown = Instant::now();
             done = rows == all;
             let left = loaded.left().unwrap_or_default();
-            terminal.announce(&format!(
+            terminal.verbatim(&format!(
                 "{rows} of {all} tuples ({}%) done (elapsed {:.2} s, remaining {:.2} s)",
                 rows * 100 / all.max(1),
                 elapsed.as_secs_f64(),

@@ -64,21 +64,14 @@ fn answer(asks: Asks, args: &PgbenchArgs, terminal: &mut Terminal) -> Result<Exi
         Asks::Help => terminal.print(help::HELP)?,
         Asks::Version => terminal.print(&help::version())?,
         // Where pgbench writes them, too: standard output is for results.
-        Asks::Builtins => announce(&builtins(), terminal),
+        Asks::Builtins => terminal.verbatim(&builtins()),
         Asks::Script => {
             let builtin = named(args.show_script.as_deref().unwrap_or_default())?;
             let text = format!("-- {}: {}\n{}", builtin.name, builtin.title, builtin.text);
-            announce(&text, terminal);
+            terminal.verbatim(&text);
         }
     }
     Ok(Exit::Done)
-}
-
-/// Says a text of ours line by line.
-fn announce(text: &str, terminal: &mut Terminal) {
-    for line in text.split('\n') {
-        terminal.announce(line);
-    }
 }
 
 fn builtins() -> String {
@@ -284,13 +277,13 @@ fn vacuum(args: &PgbenchArgs, session: &mut Session, terminal: &mut Terminal) {
             // pgbench goes on as well: another's tables need not be ours to vacuum.
             if let Err(error) = session.execute(statement) {
                 complain(terminal, &failed_query(&error, Some(statement)));
-                terminal.announce("pgbench: detail: (ignoring this error and continuing anyway)");
+                terminal.verbatim("pgbench: detail: (ignoring this error and continuing anyway)");
             }
             for notice in session.take_notices() {
-                terminal.announce(&notice.in_libpqs_words(None));
+                terminal.verbatim(&notice.in_libpqs_words(None));
             }
         }
-        terminal.announce(&format!("starting vacuum{what}...end."));
+        terminal.verbatim(&format!("starting vacuum{what}...end."));
     };
     run(&small, "");
     if args.vacuum_all {
@@ -421,16 +414,16 @@ fn measure(job: &Job<'_>, terminal: &mut Terminal, stop: &Stop) -> Result<Exit> 
     let mut last = Progress::default();
     let result = engine.run_slice(&spec, &mut |edge| {
         while let Ok(line) = said.try_recv() {
-            terminal.announce(&line);
+            terminal.verbatim(&line);
         }
         if let (Edge::Tick(now), Some(_)) = (edge, args.progress) {
-            terminal.announce(&progress_line(args, &last, &now));
+            terminal.verbatim(&progress_line(args, &last, &now));
             last = now;
         }
     });
     drop(engine);
     for line in said.try_iter() {
-        terminal.announce(&line);
+        terminal.verbatim(&line);
     }
     let frame = summary::Frame {
         args,

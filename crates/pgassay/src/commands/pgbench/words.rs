@@ -74,7 +74,7 @@ pub fn tell(error: &Error, terminal: &mut Terminal) {
     } else {
         Refusal::error(format!("{error:#}")).to_string()
     };
-    terminal.announce(&refusal);
+    terminal.verbatim(&refusal);
 }
 
 /// A connection that could not be had.
@@ -93,15 +93,15 @@ pub fn failed_query(error: &QueryError, statement: Option<&str>) -> String {
 
 /// A warning.
 pub fn warn(terminal: &mut Terminal, text: &str) {
-    terminal.announce(&format!("pgbench: warning: {text}"));
+    terminal.verbatim(&format!("pgbench: warning: {text}"));
 }
 
 /// What goes on.
 pub fn inform(terminal: &mut Terminal, text: &str) {
-    terminal.announce(&format!("pgbench: {text}"));
+    terminal.verbatim(&format!("pgbench: {text}"));
 }
 
 /// An error during the run, after which it goes on or ends with what it has.
 pub fn complain(terminal: &mut Terminal, text: &str) {
-    terminal.announce(&format!("pgbench: error: {text}"));
+    terminal.verbatim(&format!("pgbench: error: {text}"));
 }

@@ -203,6 +203,28 @@ fn files_go_there_and_come_back_and_exit_codes_pass() {
     fs::remove_dir_all(dir).unwrap();
 }
 
+/// No page comes from there: these are rendered here, from the run.
+#[test]
+fn the_pages_of_a_comparison_elsewhere_are_rendered_here() {
+    let runs = Runs::new("far-compared");
+    let page = runs.0.with_extension("html");
+    let target = at(CARRIED, "temp");
+    let words = "--workload select-only --scale 1 --clients 1 --slice 0.1 --launches 1 --noise-pairs 2 \
+                 --pairs 4 --json --html";
+    let mut args = vec!["compare", target.as_str(), target.as_str()];
+    args.extend(words.split_whitespace());
+    args.push(page.to_str().unwrap());
+    let output = runs.run(&args);
+    let said = text(&output.stderr);
+    assert!(matches!(output.status.code(), Some(0 | 1 | 5)), "{said}");
+    let recorded = runs.only().join("report.html");
+    assert!(said.contains(&recorded.display().to_string()), "{said}");
+    let report = fs::read_to_string(&recorded).unwrap();
+    assert!(report.contains("B against A"), "{report}");
+    assert!(report == fs::read_to_string(&page).unwrap());
+    fs::remove_file(page).unwrap();
+}
+
 #[test]
 fn who_is_not_there_is_named_with_a_remedy() {
     let runs = Runs::new("far-nobody");
