@@ -76,11 +76,11 @@ fn is_sent(text: &str, tabs: bool) -> bool {
         let lines = text.trim_end().lines();
         lines.map(|line| line.trim_start().to_owned()).collect()
     };
-    let same = |sent: &&str| match tabs {
-        true => *sent == text,
+    let same = |sent: &str| match tabs {
+        true => sent == text,
         false => lines(sent) == lines(text),
     };
-    SENT.iter().any(|sent| same(&sent))
+    SENT.iter().any(|sent| same(sent))
 }
 
 fn whole(statements: &[Statement]) -> Vec<&Statement> {
@@ -145,7 +145,7 @@ fn what_is_dropped_is_counted_with_the_reason() {
         for cut in (0..=text.len()).rev().step_by(7) {
             let mut sessions = Sessions::new(Wanted::default(), 1, 10);
             let mut reader = Reader::new(&debian());
-            for line in text[..cut].as_bytes().split(|b| *b == b'\n') {
+            for line in text.as_bytes()[..cut].split(|b| *b == b'\n') {
                 reader.line(line, &mut |record| sessions.record(&record));
             }
             reader.end(&mut |record| sessions.record(&record));
