@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use pgassay_model::Failure;
 
 use super::files::hash_of;
-use super::git::{command, git};
+use super::git::{command, git, read};
 use super::place::{Place, make_dir, remove};
 use super::repository::{repository_of, without_password};
 use super::source::Source;
@@ -60,7 +60,7 @@ pub fn pair(given: &str, base: &str, head: &str, place: &Place) -> anyhow::Resul
     let repository = repository_of(given, place)?;
     let commit = |flag: &str, name: &str| -> anyhow::Result<Commit> {
         let id = id_of(given, &repository, flag, name)?;
-        let subject = git(&repository, &["log", "-1", "--format=%s", &id, "--"])?;
+        let subject = read(&repository, &["log", "-1", "--format=%s", &id, "--"])?;
         Ok(Commit {
             id,
             subject,
@@ -114,7 +114,7 @@ pub fn history(given: &str, good: &str, bad: &str, place: &Place) -> anyhow::Res
     }
     let mut found = chain(&repository, &good_id, &bad_id)?;
     let Some(found_good) = found.good.take() else {
-        let swapped = git(
+        let swapped = read(
             &repository,
             &["merge-base", "--is-ancestor", &bad_id, &good_id],
         )
@@ -130,7 +130,7 @@ pub fn history(given: &str, good: &str, bad: &str, place: &Place) -> anyhow::Res
     };
     let mut notes = Vec::new();
     if found_good.id != good_id {
-        let between = git(&repository, &["merge-base", &good_id, &bad_id]).unwrap_or_default();
+        let between = read(&repository, &["merge-base", &good_id, &bad_id]).unwrap_or_default();
         let what = match between == good_id {
             true => "was merged from another branch",
             false => "is no ancestor of --bad",
@@ -140,8 +140,13 @@ pub fn history(given: &str, good: &str, bad: &str, place: &Place) -> anyhow::Res
             &found_good.id[..9]
         ));
     }
-    let status = ["status", "--porcelain", "--untracked-files=no"];
-    if git(&repository, &status).is_ok_and(|changed| !changed.is_empty()) {
+    let status = [
+        "status",
+        "--porcelain",
+        "--untracked-files=no",
+        "--ignore-submodules=all",
+    ];
+    if read(&repository, &status).is_ok_and(|changed| !changed.is_empty()) {
         notes.push(format!(
             "{}: uncommitted changes are not in the search",
             without_password(given)
@@ -162,8 +167,8 @@ pub fn history(given: &str, good: &str, bad: &str, place: &Place) -> anyhow::Res
 /// Where git does not know it.
 pub fn merged(history: &History, merge: &str) -> anyhow::Result<Option<History>> {
     let repository = &history.repository;
-    let side = git(repository, &["rev-parse", &format!("{merge}^2")])?;
-    let Ok(base) = git(repository, &["merge-base", &format!("{merge}^1"), &side]) else {
+    let side = read(repository, &["rev-parse", &format!("{merge}^2")])?;
+    let Ok(base) = read(repository, &["merge-base", &format!("{merge}^1"), &side]) else {
         return Ok(None);
     };
     if base == side {
@@ -187,7 +192,7 @@ struct Chain {
 fn chain(repository: &Path, good: &str, bad: &str) -> anyhow::Result<Chain> {
     let range = format!("{good}..{bad}");
     let format = "--format=%H%x00%P%x00%s";
-    let listed = git(
+    let listed = read(
         repository,
         &["log", "--first-parent", "--reverse", format, &range, "--"],
     )?;
@@ -214,7 +219,7 @@ fn chain(repository: &Path, good: &str, bad: &str) -> anyhow::Result<Chain> {
     }
     let good = before
         .map(|id| -> anyhow::Result<Commit> {
-            let subject = git(repository, &["log", "-1", "--format=%s", &id, "--"])?;
+            let subject = read(repository, &["log", "-1", "--format=%s", &id, "--"])?;
             Ok(Commit {
                 id,
                 subject,
@@ -405,6 +410,62 @@ mod tests {
             let failure = error.downcast_ref::<Failure>().unwrap();
             let said = format!("{} {:?}", failure.message, failure.remedy);
             assert!(said.contains(words), "{said}");
+        }
+    }
+
+    /// Attack A8: filters that .git/config named ran in checkouts.
+    #[test]
+    fn no_program_that_a_repository_names_runs_in_a_build() {
+        let base = Directory::make(&std::env::temp_dir(), "pgassay-filters").unwrap();
+        let dir = base.path().join("repo");
+        fs::create_dir(&dir).unwrap();
+        repository(&dir);
+        fs::write(dir.join(".gitattributes"), "* filter=evil diff=evil\n").unwrap();
+        let identity = ["-c", "user.name=x", "-c", "user.email=x@x"];
+        git(&dir, &["add", "."]).unwrap();
+        git(&dir, &[&identity[..], &["commit", "-qm", "d"]].concat()).unwrap();
+        let mark = super::super::git::tests::trapped(&dir);
+        // What may have changed is read again.
+        fs::write(dir.join("b"), "b").unwrap();
+        let place = Place::of(base.path().join("place")).unwrap();
+        let given = dir.display().to_string();
+
+        let whole = history(&given, "a", "trunk", &place).unwrap();
+        merged(&whole, &whole.commits[1].id).unwrap();
+        pair(&given, "b", "trunk", &place).unwrap();
+        let source = Source::find(&given, Some("trunk"), &place).unwrap();
+        let out = base.path().join("tree");
+        fs::create_dir(&out).unwrap();
+        // It is not PostgreSQL, which is found when all is unpacked.
+        let error = source.unpack(&out).unwrap_err().to_string();
+        assert!(error.contains("holds no PostgreSQL"), "{error}");
+        assert_eq!(fs::read_to_string(out.join("c")).unwrap(), "c");
+        Source::find(&given, None, &place).unwrap();
+        assert!(!mark.exists());
+
+        // With the repository's own configuration they run.
+        git(
+            &dir,
+            &["archive", "--format=tar", "-o", "/dev/null", "trunk"],
+        )
+        .ok();
+        assert!(mark.exists());
+    }
+
+    #[test]
+    fn a_worktree_and_a_bare_repository_are_read() {
+        let base = Directory::make(&std::env::temp_dir(), "pgassay-views").unwrap();
+        let dir = base.path().join("repo");
+        fs::create_dir(&dir).unwrap();
+        repository(&dir);
+        let place = Place::of(base.path().join("place")).unwrap();
+        let (other, bare) = (base.path().join("other"), base.path().join("bare"));
+        let (other, bare) = (other.display().to_string(), bare.display().to_string());
+        git(&dir, &["worktree", "add", "-q", "--detach", &other, "b"]).unwrap();
+        git(&dir, &["clone", "-q", "--bare", ".", &bare]).unwrap();
+        for (given, head) in [(&other, "b"), (&bare, "c")] {
+            let here = pair(given, "a", "HEAD", &place).unwrap();
+            assert_eq!(here.commits[0].subject, head);
         }
     }
 

@@ -1,15 +1,18 @@
-//! git, which runs what a repository's configuration names.
+//! git, without what a repository's configuration names.
 //!
-//! A `.git` that somebody else has put above a source is not looked for, one
-//! that others can change is not read, and no hook or monitor is run. Settings
-//! of the user's own and of the machine hold: proxies, credentials, rewritten
-//! URLs and what is ignored are theirs to decide.
+//! A configuration can name programs for almost anything that git does: filters, drivers of diffs, monitors, hooks, ways
+//! to fetch an object that is missing. So the one of a repository that was given is never read for work on it: that is
+//! done by [`View`], a repository of our own whose objects and refs are those of the other. A `.git` that somebody else
+//! has put above a source is not looked for. Settings of the user's own and of the machine hold: proxies, credentials,
+//! rewritten URLs and what is ignored are theirs to decide.
 
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail};
+use pgassay_sys::private::Directory;
 use pgassay_sys::trust;
 
 use super::builder::tool;
@@ -26,12 +29,100 @@ const ELSEWHERE: &[&str] = &[
     "GIT_DISCOVERY_ACROSS_FILESYSTEM",
 ];
 
-/// What git prints in the directory `dir`, without blanks around it.
+/// What a repository of our own configuration is made of, as far as it is another's.
+const SHARED: &[&str] = &[
+    "info",
+    "objects",
+    "packed-refs",
+    "refs",
+    "reftable",
+    "shallow",
+];
+
+/// A repository that was given, to read: its configuration and its hooks are not part of it.
+pub(super) struct View {
+    /// The directory that was given.
+    dir: PathBuf,
+    /// Our repository, which links to the other's objects and refs.
+    git_dir: Directory,
+    /// Whether the other has a working tree.
+    tree: bool,
+}
+
+impl View {
+    /// A view of the repository in `dir`.
+    ///
+    /// # Errors
+    /// Where git finds none there, or does not permit to read it.
+    pub fn of(dir: &Path) -> anyhow::Result<Self> {
+        // Where it is. This runs nothing, and refuses the repositories of other users.
+        let asked = |flag: &str| git(dir, &["rev-parse", flag]);
+        let own = PathBuf::from(asked("--absolute-git-dir")?);
+        let common = fs::canonicalize(dir.join(asked("--git-common-dir")?))?;
+        let view = Self {
+            tree: asked("--is-bare-repository")? == "false",
+            git_dir: Directory::make(&std::env::temp_dir(), "pgassay-git")
+                .or_else(|_| Directory::make(Path::new("/tmp"), "pgassay-git"))?,
+            dir: dir.to_owned(),
+        };
+        let ours = view.git_dir.path();
+        fs::copy(own.join("HEAD"), ours.join("HEAD"))?;
+        for name in SHARED.iter().filter(|name| common.join(name).exists()) {
+            symlink(common.join(name), ours.join(name))?;
+        }
+        for entry in fs::read_dir(&own)? {
+            let name = entry?.file_name();
+            if name == "index" || name.as_encoded_bytes().starts_with(b"sharedindex.") {
+                symlink(own.join(&name), ours.join(&name))?;
+            }
+        }
+        fs::write(ours.join("config"), configuration(&common))?;
+        Ok(view)
+    }
+
+    /// git on it, without its arguments.
+    ///
+    /// # Errors
+    /// Where the directory is gone.
+    pub fn command(&self) -> anyhow::Result<Command> {
+        let mut command = command(&self.dir)?;
+        command.arg("--git-dir").arg(self.git_dir.path());
+        if self.tree {
+            command.arg("--work-tree=.");
+        }
+        Ok(command)
+    }
+}
+
+/// The configuration of a view: the formats in which the other repository is kept.
+fn configuration(common: &Path) -> String {
+    let config = common.join("config").display().to_string();
+    // A file that is named is read without the others that it includes.
+    let format = [
+        "config",
+        "--file",
+        &config,
+        "--get",
+        "extensions.objectformat",
+    ];
+    let mut extensions = String::new();
+    if git(common, &format).is_ok_and(|format| format == "sha256") {
+        extensions += "\tobjectFormat = sha256\n";
+    }
+    if common.join("reftable").is_dir() {
+        extensions += "\trefStorage = reftable\n";
+    }
+    format!(
+        "[core]\n\trepositoryFormatVersion = 1\n\tlogAllRefUpdates = false\n[extensions]\n{extensions}"
+    )
+}
+
+/// What git prints of a repository that was given, without blanks around it.
 ///
 /// # Errors
 /// What it complains of.
-pub(super) fn git(dir: &Path, arguments: &[&str]) -> anyhow::Result<String> {
-    let bytes = git_bytes(dir, arguments)?;
+pub(super) fn read(dir: &Path, arguments: &[&str]) -> anyhow::Result<String> {
+    let bytes = read_bytes(dir, arguments)?;
     Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
 }
 
@@ -39,8 +130,22 @@ pub(super) fn git(dir: &Path, arguments: &[&str]) -> anyhow::Result<String> {
 ///
 /// # Errors
 /// Likewise.
-pub(super) fn git_bytes(dir: &Path, arguments: &[&str]) -> anyhow::Result<Vec<u8>> {
-    let output = command(dir)?
+pub(super) fn read_bytes(dir: &Path, arguments: &[&str]) -> anyhow::Result<Vec<u8>> {
+    let view = View::of(dir)?;
+    printed(view.command()?, arguments)
+}
+
+/// What git prints in the directory `dir` of a repository of our own, without blanks around it.
+///
+/// # Errors
+/// What it complains of.
+pub(super) fn git(dir: &Path, arguments: &[&str]) -> anyhow::Result<String> {
+    let bytes = printed(command(dir)?, arguments)?;
+    Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
+}
+
+fn printed(mut command: Command, arguments: &[&str]) -> anyhow::Result<Vec<u8>> {
+    let output = command
         .args(arguments)
         .output()
         .context("git can't be run (apt-get install git)")?;
@@ -78,6 +183,7 @@ pub(super) fn command(dir: &Path) -> anyhow::Result<Command> {
         .arg("-C")
         .arg(&dir)
         .env("GIT_CEILING_DIRECTORIES", dir.parent().unwrap_or(&dir))
+        .env("GIT_NO_LAZY_FETCH", "1")
         .env("GIT_TERMINAL_PROMPT", "0")
         .env("GIT_OPTIONAL_LOCKS", "0");
     Ok(command)
@@ -102,29 +208,45 @@ pub(super) fn is_foreign(complaint: &anyhow::Error) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, chown};
-    use std::path::PathBuf;
-
-    use pgassay_sys::private::Directory;
-
-    /// A repository in `dir` whose monitor and hooks leave a mark, and that mark.
-    fn trapped(dir: &Path) -> PathBuf {
+    /// A repository in `dir` whose configuration names programs that leave a mark, and that mark.
+    pub(in crate::pgbuild) fn trapped(dir: &Path) -> PathBuf {
         fs::create_dir_all(dir).unwrap();
         git(dir, &["init", "--quiet"]).unwrap();
         let mark = dir.join("mark");
         let hook = dir.join("hook.sh");
         fs::write(&hook, format!("#!/bin/sh\nid -u >{}\n", mark.display())).unwrap();
         fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
-        for setting in ["core.fsmonitor", "core.hooksPath"] {
-            let value = if setting == "core.fsmonitor" {
-                &hook
-            } else {
-                dir
-            };
-            git(dir, &["config", setting, value.to_str().unwrap()]).unwrap();
+        git(dir, &["config", "core.hooksPath", dir.to_str().unwrap()]).unwrap();
+        let included = dir.join("included");
+        git(dir, &["config", "include.path", included.to_str().unwrap()]).unwrap();
+        let included = included.display().to_string();
+        for setting in [
+            "core.fsmonitor",
+            "core.pager",
+            "core.sshCommand",
+            "core.alternateRefsCommand",
+            "uploadpack.packObjectsHook",
+            "gpg.program",
+            "diff.external",
+            "diff.evil.command",
+            "diff.evil.textconv",
+            "merge.evil.driver",
+            "filter.evil.clean",
+            "filter.evil.smudge",
+            "filter.evil.process",
+            "tar.tar.command",
+        ] {
+            let value = hook.to_str().unwrap();
+            git(dir, &["config", "--file", &included, setting, value]).unwrap();
         }
+        fs::write(
+            dir.join(".gitattributes"),
+            "* filter=evil diff=evil merge=evil\n",
+        )
+        .unwrap();
         fs::rename(&hook, dir.join("post-index-change")).unwrap();
         fs::copy(dir.join("post-index-change"), &hook).unwrap();
         mark
@@ -149,12 +271,11 @@ mod tests {
         ];
 
         // Above the source none is looked for.
-        assert!(git(&source, &listing).is_err());
+        assert!(read(&source, &listing).is_err());
         assert!(!mark.exists());
         // In the source itself it is read, and neither monitor nor hook is run.
-        assert!(git(&above, &listing).unwrap().contains("source/x.c"));
-        git(&above, &["add", "source/x.c"]).unwrap();
-        git(&above, &["status"]).unwrap();
+        assert!(read(&above, &listing).unwrap().contains("source/x.c"));
+        read(&above, &["status"]).unwrap();
         assert!(!mark.exists());
 
         if rustix::process::geteuid().is_root() {
@@ -163,7 +284,7 @@ mod tests {
             assert!(!trusted(&above));
             stranger(&above);
             stranger(&above.join(".git"));
-            let why = git(&above, &listing).unwrap_err();
+            let why = read(&above, &listing).unwrap_err();
             assert!(is_foreign(&why), "{why}");
             assert!(!mark.exists());
         }

@@ -23,7 +23,7 @@ use super::commits::History;
 use super::compiler::Compiler;
 use super::evidence;
 use super::files::hash_of;
-use super::git::{command, git_bytes};
+use super::git::{View, read_bytes};
 use super::maker::{
     Event, How, Maker, SOURCE_BYTES, VARIANT_BYTES, inspect, now, refuse_stray, require_tools,
 };
@@ -148,7 +148,7 @@ impl Shared {
             .is_file();
         for from in &stops {
             // A commit that is not there any more has the tree made anew.
-            let Ok(listed) = git_bytes(
+            let Ok(listed) = read_bytes(
                 repository,
                 &[
                     "diff-tree",
@@ -527,7 +527,8 @@ impl Source {
             return Ok(());
         };
         let archive = to.with_extension("tar");
-        let mut git = command(repository)?;
+        let view = View::of(repository)?;
+        let mut git = view.command()?;
         git.env("GIT_LITERAL_PATHSPECS", "1")
             .args(["archive", "--format=tar", "-o"])
             .arg(&archive)

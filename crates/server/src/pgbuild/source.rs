@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::builder::tool;
 use super::files::{copy, hash_files, hash_of, walk};
-use super::git::{git, git_bytes};
+use super::git::{read, read_bytes};
 use super::place::{Place, make_dir, remove};
 use super::repository::{no_repository, refuse_url, repository_of, without_password};
 use pgassay_model::{Failure, FailureKind};
@@ -116,10 +116,10 @@ impl Source {
 
     /// A commit of a repository that is there.
     pub(super) fn commit(given: &str, repository: PathBuf, git_ref: &str) -> anyhow::Result<Self> {
-        if let Err(complaint) = git(&repository, &["rev-parse", "--git-dir"]) {
+        if let Err(complaint) = read(&repository, &["rev-parse", "--git-dir"]) {
             return Err(no_repository(given, &complaint));
         }
-        let id = |what: &str| git(&repository, &["rev-parse", "--verify", "--quiet", what]);
+        let id = |what: &str| read(&repository, &["rev-parse", "--verify", "--quiet", what]);
         // A branch of a clone is only known by its remote's name.
         let commit = [git_ref.to_owned(), format!("origin/{git_ref}")]
             .iter()
@@ -154,7 +154,7 @@ impl Source {
 
     fn directory(given: &str, dir: PathBuf) -> anyhow::Result<Self> {
         // In a working tree git knows what is source and what was made.
-        let listed = git_bytes(
+        let listed = read_bytes(
             &dir,
             &[
                 "ls-files",
@@ -164,7 +164,7 @@ impl Source {
                 "--exclude-standard",
             ],
         );
-        let top = git(&dir, &["rev-parse", "--show-prefix"]);
+        let top = read(&dir, &["rev-parse", "--show-prefix"]);
         let (files, commit) = match (listed, top) {
             (Ok(listed), Ok(top)) if top.is_empty() && !listed.is_empty() => {
                 let files = listed
@@ -174,7 +174,7 @@ impl Source {
                     // Deleted in the working tree, not yet in the index.
                     .filter(|name| dir.join(name).symlink_metadata().is_ok())
                     .collect();
-                (files, git(&dir, &["rev-parse", "HEAD"]).ok())
+                (files, read(&dir, &["rev-parse", "HEAD"]).ok())
             }
             _ => {
                 if let Some(mark) = CONFIGURED.iter().find(|mark| dir.join(mark).exists()) {
@@ -234,7 +234,7 @@ impl Source {
             }
             Kind::Commit { repository, commit } => {
                 let archive = to.with_extension("tar");
-                let made = git(
+                let made = read(
                     repository,
                     &[
                         "archive",
@@ -360,6 +360,7 @@ pub(super) fn once(
 
 #[cfg(test)]
 mod tests {
+    use super::super::git::git;
     use super::*;
 
     fn temporary(name: &str) -> PathBuf {
