@@ -203,7 +203,7 @@ pub(super) fn views(catalogues: &mut Catalogues<'_>, plan: &mut Plan, statement:
                  JOIN pg_catalog.pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid \
                  JOIN pg_catalog.pg_attribute o ON o.attrelid = c.oid AND o.attname = a.attname AND o.atttypid <> a.atttypid \
                  WHERE r.ev_class = c.oid AND a.attrelid <> c.oid) \
-             FROM named JOIN pg_catalog.pg_class c USING (oid) LIMIT 50",
+             FROM named JOIN pg_catalog.pg_class c ON c.oid = named.oid LIMIT 50",
             words.join(", ")
         ),
     );

@@ -183,9 +183,11 @@ impl Stood {
             }
             (Err(why), _) | (_, Err(why)) => record.unread.push(why),
         }
-        match now.horizon {
-            Ok(held) => record.horizon = since(self.horizon.as_deref().unwrap_or_default(), held),
-            Err(why) => record.unread.push(format!("what holds dead rows: {why}")),
+        match (self.horizon, now.horizon) {
+            (Ok(then), Ok(now)) => record.horizon = since(&then, now),
+            (Err(why), _) | (_, Err(why)) => {
+                record.unread.push(format!("what holds dead rows: {why}"));
+            }
         }
         let views = self.views.into_iter().zip(now.views);
         for (view, (then, now)) in VIEWS.iter().zip(views) {
@@ -206,16 +208,16 @@ fn number(session: &mut Session) -> Option<u32> {
     session.value("SHOW server_version_num").ok()??.parse().ok()
 }
 
-/// Sums of pg_stat_statements by the statement's number, of this database.
+/// Sums of pg_stat_statements by the statement's number, of this database; none where the extension is not in it.
 fn statements(session: &mut Session) -> Result<Rows, String> {
     let schema = column(
         session,
         "SELECT quote_ident(n.nspname) FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace \
          WHERE e.extname = 'pg_stat_statements'",
     )?;
-    let schema = schema.first().ok_or(
-        "counters of statements: the extension pg_stat_statements is not in this database",
-    )?;
+    let Some(schema) = schema.first() else {
+        return Ok(Rows::new());
+    };
     const WANTED: &str = "'calls', 'total_exec_time', 'total_time', 'plans', 'total_plan_time', \
                           'rows', 'shared_blks_hit', 'shared_blks_read', 'temp_blks_written', \
                           'wal_bytes'";

@@ -7,7 +7,7 @@ use pgassay_model::observed::blockers::BlockerRecord;
 use pgassay_model::observed::growth::{Grown, GrowthRecord};
 use pgassay_model::observed::plans::Plan;
 use pgassay_model::observed::stacks::SymbolTable;
-use pgassay_model::observed::{Observed, Unavailable};
+use pgassay_model::observed::{COUNTERS, Observed, Unavailable};
 use pgassay_model::plan::{DriverConfig, Stage};
 use pgassay_model::reading::{Reading, Sample};
 use pgassay_model::samplers;
@@ -237,7 +237,7 @@ pub fn analyse(
         .collect();
     let profile = stacks::profile(seen().filter_map(|(o, _)| o.stacks.as_ref()), symbols);
     let mut unavailable: Vec<Unavailable> = seen()
-        .flat_map(|(o, _)| o.unavailable.iter().cloned())
+        .flat_map(|(o, _)| o.unavailable.iter().cloned().chain(unanswered(o)))
         .chain(windows.iter().flat_map(|w| unread(&w.samples)))
         .chain(windows.iter().flat_map(|w| {
             let events = w.samples.get(samplers::SERVER_EVENTS);
@@ -256,6 +256,22 @@ pub fn analyse(
         cost: cost::analyse(seen(), cpus),
         unavailable,
     })
+}
+
+/// The questions to the server that failed in a window.
+fn unanswered(observed: &Observed) -> impl Iterator<Item = Unavailable> {
+    let growth = observed.growth.iter().flat_map(|growth| &growth.unread);
+    let blockers = observed
+        .blockers
+        .iter()
+        .filter_map(|blockers| blockers.unread.as_ref());
+    let of = |observer: &'static str| {
+        move |why: &String| Unavailable {
+            observer: observer.to_owned(),
+            why: why.clone(),
+        }
+    };
+    growth.map(of(COUNTERS)).chain(blockers.map(of("blockers")))
 }
 
 /// What the observer of scheduling could not read in a window, one entry a thing: the server's
@@ -429,6 +445,29 @@ fn scheduling(windows: &[&Window]) -> Scheduling {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn questions_that_failed_are_named() {
+        let observed = Observed {
+            growth: Some(GrowthRecord {
+                unread: vec!["counters of tables: no".to_owned()],
+                ..GrowthRecord::default()
+            }),
+            blockers: Some(BlockerRecord {
+                unread: Some("no answer".to_owned()),
+                ..BlockerRecord::default()
+            }),
+            ..Observed::default()
+        };
+        let named: Vec<String> = unanswered(&observed)
+            .map(|missing| format!("{}: {}", missing.observer, missing.why))
+            .collect();
+        assert_eq!(
+            named,
+            ["counters: counters of tables: no", "blockers: no answer"]
+        );
+        assert_eq!(unanswered(&Observed::default()).count(), 0);
+    }
 
     #[test]
     fn what_the_kernel_does_not_tell_is_said_once() {

@@ -11,6 +11,7 @@ mod build;
 mod build_commits;
 mod build_users;
 mod bytes;
+mod catalogue_questions;
 mod check;
 mod clock;
 mod compare;
