@@ -7,9 +7,14 @@ use pgassay_readings::samples;
 
 use super::credits::{self, Read};
 use super::figures;
+use pgassay_text::number;
 
 /// The share of a limit from which on it is reached: providers average over seconds, we over windows.
 const REACHED: f64 = 0.9;
+/// The share beyond which a limit is none of this device: windows that are short let through a little more.
+const EXCEEDED: f64 = 1.05;
+/// Ways of reading that are named in one warning.
+const NAMED: usize = 3;
 
 /// Which limit it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,8 +60,20 @@ impl<'a> VolumeUse<'a> {
         )
     }
 
-    /// The limit that it has reached, the nearer one of two; none where there is room.
+    /// Whether more is read than a limit allows: what was given does not describe the device.
+    pub fn exceeds(&self) -> bool {
+        let (bytes, requests) = self.shares();
+        [bytes, requests]
+            .into_iter()
+            .flatten()
+            .any(|share| share > EXCEEDED)
+    }
+
+    /// The limit that it has reached, the nearer one of two; none where there is room, or more is read than it allows.
     pub fn bound(&self) -> Option<Bound> {
+        if self.exceeds() {
+            return None;
+        }
         let (bytes, requests) = self.shares();
         let (bytes, requests) = (bytes.unwrap_or(0.0), requests.unwrap_or(0.0));
         match (bytes >= requests, bytes.max(requests) >= REACHED) {
@@ -67,8 +84,11 @@ impl<'a> VolumeUse<'a> {
     }
 
     /// How long full burst credits last at this rate of requests, in seconds; none where the volume has
-    /// none, or the rate does not use them up.
+    /// none, or the rate does not use them up, or the limits are not the device's.
     pub fn credits_last(&self) -> Option<f64> {
+        if self.exceeds() {
+            return None;
+        }
         let base = self.limits.base_iops? as f64;
         let credits = self.limits.credits? as f64;
         (self.requests > base).then(|| credits / (self.requests - base))
@@ -92,6 +112,14 @@ impl<'a> VolumeUse<'a> {
         format!("{bytes}, {requests}")
     }
 
+    /// `8 KiB a request`.
+    fn average(&self) -> String {
+        match self.requests > 0.0 {
+            true => format!("{:.0} KiB a request", self.bytes / self.requests / 1024.0),
+            false => "no request".to_owned(),
+        }
+    }
+
     /// What the bytes of a request make of a limit: which of the two is meant, in words.
     pub fn says(&self) -> Option<String> {
         let (by, not) = match self.bound()? {
@@ -107,40 +135,84 @@ impl<'a> VolumeUse<'a> {
     }
 }
 
-/// What is said of ways of reading, or numbers of sessions, that reach a limit or live on burst credits.
+/// What is said of ways of reading, or numbers of sessions, that reach a limit, exceed one, or live on burst credits:
+/// each once, with the ways of which it is true.
 pub fn warnings(storage: Option<&Storage>, rates: &[(String, f64, f64)]) -> Vec<Warning> {
+    let used = |(name, bytes, requests): &'_ (String, f64, f64)| {
+        let used = VolumeUse::on(storage, *bytes, *requests)?;
+        Some((name.clone(), used))
+    };
+    let used: Vec<(String, VolumeUse<'_>)> = rates.iter().filter_map(used).collect();
+    let those = |is: &dyn Fn(&VolumeUse<'_>) -> bool| -> Vec<&(String, VolumeUse<'_>)> {
+        used.iter().filter(|(_, used)| is(used)).collect()
+    };
     let mut warnings = Vec::new();
-    for (name, bytes, requests) in rates {
-        let Some(used) = VolumeUse::on(storage, *bytes, *requests) else {
+    let beyond = those(&|used| used.exceeds());
+    if let Some((_, first)) = beyond.first() {
+        let found = first.limits.found_in.as_ref();
+        let given = found.map_or("given".to_owned(), |file| format!("that {file} names"));
+        warnings.push(
+            Warning::new(
+                "volume-exceeded",
+                format!(
+                    "The limits {given} do not describe this device, which reads more than they allow: {}.",
+                    listed(&beyond, |used| used.words())
+                ),
+            )
+            .with_remedy("name the limits of the volume under the data directory with --volume, or leave it out"),
+        );
+    }
+    for (bound, id, remedy) in [
+        (
+            Bound::Requests,
+            "volume-requests",
+            "fewer and larger requests, or a volume with more IOPS",
+        ),
+        (
+            Bound::Throughput,
+            "volume-throughput",
+            "fewer bytes for each block (pgassay run scattered-read says why they are read), or a volume with more \
+             throughput: more IOPS change nothing",
+        ),
+    ] {
+        let bound = those(&|used| used.bound() == Some(bound));
+        let Some(says) = bound.first().and_then(|(_, used)| used.says()) else {
             continue;
         };
-        if let Some(says) = used.says() {
-            let id = match used.bound() {
-                Some(Bound::Requests) => "volume-requests",
-                _ => "volume-throughput",
-            };
-            warnings.push(
-                Warning::new(id, format!("{name}: {says}: {} ({}).", used.words(), average(*bytes, *requests)))
-                    .with_remedy(match used.bound() {
-                        Some(Bound::Requests) => "fewer and larger requests, or a volume with more IOPS",
-                        _ => "fewer bytes for each block (pgassay run scattered-read says why they are read), or a \
-                              volume with more throughput: more IOPS change nothing",
-                    }),
-            );
-        }
-        if let Some(seconds) = used.credits_last() {
-            warnings.push(Warning::new(
-                "volume-burst",
-                format!(
-                    "{name}: {requests:.0} requests a second are more than the {} that last: full burst credits are \
-                     used up after {}.",
-                    used.limits.base_iops.unwrap_or_default(),
-                    lasting(seconds)
-                ),
-            ));
-        }
+        let each = listed(&bound, |used| {
+            format!("{}, {}", used.words(), used.average())
+        });
+        let says = says.replacen("bound", "Bound", 1);
+        warnings.push(Warning::new(id, format!("{says}: {each}.")).with_remedy(remedy));
+    }
+    let burst = those(&|used| used.credits_last().is_some());
+    if let Some((_, first)) = burst.first() {
+        let each = listed(&burst, |used| {
+            let lasts = used.credits_last().unwrap_or_default();
+            format!("{:.0} requests a second, {}", used.requests, lasting(lasts))
+        });
+        warnings.push(Warning::new(
+            "volume-burst",
+            format!(
+                "More requests are sent than the {} a second that last, so that full burst credits are used up: {each}.",
+                first.limits.base_iops.unwrap_or_default(),
+            ),
+        ));
     }
     warnings
+}
+
+/// `bitmap scan (…); index scan (…); and 4 others`.
+fn listed(ways: &[&(String, VolumeUse<'_>)], words: impl Fn(&VolumeUse<'_>) -> String) -> String {
+    let named = ways.iter().take(NAMED);
+    let mut all: Vec<String> = named
+        .map(|(name, used)| format!("{name} ({})", words(used)))
+        .collect();
+    match ways.len().saturating_sub(NAMED) {
+        0 => {}
+        more => all.push(format!("and {}", number::counted(more as u64, "other"))),
+    }
+    all.join("; ")
 }
 
 /// What a run's windows, in their order, left of the volume's burst credits.
@@ -181,13 +253,6 @@ pub fn credits_left<'t>(
             left.of, left.left
         ),
     ))
-}
-
-fn average(bytes: f64, requests: f64) -> String {
-    match requests > 0.0 {
-        true => format!("{:.0} KiB a request", bytes / requests / 1024.0),
-        false => "no request".to_owned(),
-    }
 }
 
 /// `about 40 minutes`.
@@ -234,6 +299,36 @@ mod tests {
         );
     }
 
+    /// Ten times the requests that were named: nothing holds the device to them.
+    #[test]
+    fn what_is_exceeded_is_no_limit_of_the_device() {
+        let limits = VolumeLimits {
+            base_iops: Some(600),
+            credits: Some(5_400_000),
+            ..gp3()
+        };
+        let used = VolumeUse::of(&limits, 247e6, 30_134.0);
+        assert_eq!((used.bound(), used.credits_last()), (None, None));
+        assert!(used.says().is_none());
+        // A little more within a short window is the limit still.
+        let near = VolumeUse::of(&limits, 24e6, 3100.0);
+        assert_eq!(near.bound(), Some(Bound::Requests));
+        let storage = Storage {
+            volume: Some(limits),
+            ..Storage::default()
+        };
+        let ways = [("a", 30_134.0), ("b", 28_000.0), ("c", 2900.0)];
+        let ways = ways.map(|(name, requests)| (name.to_owned(), 24e6, requests));
+        let told = warnings(Some(&storage), &ways);
+        let ids: Vec<&str> = told.iter().map(|w| w.id.as_str()).collect();
+        assert_eq!(ids, ["volume-exceeded", "volume-requests", "volume-burst"]);
+        assert!(
+            told[0].text.contains("30134 of 3000 requests a second"),
+            "{told:?}"
+        );
+        assert!(!told[1].text.contains("30134"), "{told:?}");
+    }
+
     #[test]
     fn a_limit_that_was_found_says_where() {
         let found = VolumeLimits {
@@ -266,6 +361,16 @@ mod tests {
         let told = warnings(Some(&storage), &[("bitmap scan".into(), 24e6, 3000.0)]);
         let ids: Vec<&str> = told.iter().map(|w| w.id.as_str()).collect();
         assert_eq!(ids, ["volume-requests", "volume-burst"]);
+        // One line each, however many ways.
+        let ways: Vec<_> = (0..22)
+            .map(|n| (format!("way {n}"), 24e6, 2900.0))
+            .collect();
+        let told = warnings(Some(&storage), &ways);
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(
+            told[0].text.contains("way 0 (") && told[0].text.contains("and 19 others"),
+            "{told:?}"
+        );
         assert!(warnings(Some(&Storage::default()), &[("x".into(), 1e9, 1e6)]).is_empty());
         assert!(warnings(None, &[("x".into(), 1e9, 1e6)]).is_empty());
     }
