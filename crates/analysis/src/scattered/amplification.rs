@@ -435,6 +435,43 @@ mod tests {
         }
     }
 
+    /// As measured: a sequential scan asks for ten times the blocks, and reads them once each.
+    #[test]
+    fn ways_are_ranked_by_the_bytes_that_they_read() {
+        let trials: Vec<_> = (0..6).map(|i| trial(i, 4096, 1600, 0)).collect();
+        let first = analyse(&plan(4096), &trials, Some(&storage()), false).remove(0);
+        let way = |title: &str, times: f64, ratio: f64| {
+            let mut way = first.clone();
+            title.clone_into(&mut way.title);
+            for read in [&mut way.read_bytes, &mut way.amplification] {
+                let read = read.as_mut().unwrap();
+                (read.estimate, read.low, read.high) =
+                    (read.estimate * times, read.low * times, read.high * times);
+            }
+            way.amplification.as_mut().unwrap().estimate = ratio;
+            way
+        };
+        let ways = [
+            way("bitmap", 1.0, 1.001),
+            way("planner, random_page_cost 4", 1.002, 1.0),
+            way("no prefetch", 1.5, 1.51),
+            way("planner, random_page_cost 40", 9.4, 1.0),
+        ];
+        let said = headline(&plan(4096), &ways).join(" ");
+        assert!(
+            said.contains(
+                "The fewest bytes are read with \"bitmap\" (800 KiB; equal: \"planner, random_page_cost 4\"), \
+                 the most with \"planner, random_page_cost 40\" (7.3 MiB): 9.4 times as many."
+            ),
+            "{said}"
+        );
+        let said = headline(&plan(4096), &ways[..2]).join(" ");
+        assert!(
+            said.contains("All ways read equally many bytes, about 800 KiB."),
+            "{said}"
+        );
+    }
+
     #[test]
     fn a_cache_beneath_the_file_system_is_no_device() {
         // The server's file system read 100 blocks; the disk under its loop device none.

@@ -3,6 +3,8 @@
 use pgassay_model::scattered::ScatteredPlan;
 
 use super::{VariantAnalysis, remedies};
+use crate::number;
+use crate::stats::Estimate;
 
 /// What the prediction rests on, up to its figure.
 fn predicts(variant: &VariantAnalysis) -> &'static str {
@@ -50,22 +52,58 @@ pub fn headline(plan: &ScatteredPlan, variants: &[VariantAnalysis]) -> Vec<Strin
         sentences.extend(remedies::sentence(&remedies::remedies(plan, variants)));
         return sentences;
     }
-    let cheapest = variants
-        .iter()
-        .filter(|v| v.scan != "Seq Scan")
-        .filter_map(|v| Some((v, v.amplification.as_ref()?.estimate)))
-        .min_by(|a, b| a.1.total_cmp(&b.1));
-    let dearest = variants
-        .iter()
-        .filter_map(|v| Some((v, v.amplification.as_ref()?.estimate)))
-        .max_by(|a, b| a.1.total_cmp(&b.1));
-    if let (Some((least, low)), Some((most, high))) = (cheapest, dearest)
-        && high > low * 1.05
-    {
-        sentences.push(format!(
-            "Least is read with \"{}\" ({low:.2}), most with \"{}\" ({high:.2}).",
-            least.title, most.title
-        ));
-    }
+    sentences.extend(by_bytes(variants));
     sentences
+}
+
+/// Estimates so near to each other are equal, whatever their intervals.
+const EQUAL: f64 = 1.05;
+/// Ways that are named as equal to another.
+const NAMED: usize = 3;
+
+/// Which ways read the fewest bytes and which the most. The same rows are read each way, so bytes compare what they
+/// cost; the amplification does not: it is least where most is read for nothing, as a sequential scan does.
+fn by_bytes(variants: &[VariantAnalysis]) -> Option<String> {
+    let read = variants
+        .iter()
+        .filter_map(|way| Some((way, way.read_bytes.as_ref()?)));
+    let mut read: Vec<_> = read.collect();
+    read.sort_by(|a, b| a.1.estimate.total_cmp(&b.1.estimate));
+    let ((_, least), (_, most)) = (*read.first()?, *read.last()?);
+    let equal = |a: &Estimate, b: &Estimate| {
+        let near = a.estimate.max(b.estimate) <= EQUAL * a.estimate.min(b.estimate);
+        near || (a.low <= b.high && b.low <= a.high)
+    };
+    if read.len() < 2 || least.estimate <= 0.0 {
+        return None;
+    }
+    let named = |with: &Estimate| {
+        let ways = read.iter().filter(|(_, read)| equal(read, with));
+        let titles: Vec<String> = ways.map(|(way, _)| format!("\"{}\"", way.title)).collect();
+        let bytes = number::bytes(with.estimate as u64);
+        match titles.as_slice() {
+            [one] => format!("{one} ({bytes})"),
+            [first, rest @ ..] => {
+                let shown = rest[..rest.len().min(NAMED)].join(", ");
+                let more = match rest.len().saturating_sub(NAMED) {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
+                format!("{first} ({bytes}; equal: {shown}{more})")
+            }
+            [] => bytes,
+        }
+    };
+    Some(match equal(least, most) {
+        true => format!(
+            "All ways read equally many bytes, about {}.",
+            number::bytes(least.estimate as u64)
+        ),
+        false => format!(
+            "The fewest bytes are read with {}, the most with {}: {:.1} times as many.",
+            named(least),
+            named(most),
+            most.estimate / least.estimate
+        ),
+    })
 }
