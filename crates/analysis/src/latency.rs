@@ -32,7 +32,7 @@ pub struct LatencyDetail {
     /// The first transaction of each new connection; it is in none of the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<Percentiles>,
-    /// Time to connect, where each transaction has a connection of its own.
+    /// Time to connect, where each transaction has a connection of its own; it is part of the latency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connect: Option<Percentiles>,
     /// By script, where there are several or statements were measured.

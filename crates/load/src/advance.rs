@@ -121,17 +121,24 @@ impl Worker<'_> {
             self.park(i);
             return;
         }
-        if self.clients[i].transport.is_none() && !self.reconnect(i) {
-            return;
+        let mut begun = self.now();
+        if self.clients[i].transport.is_none() {
+            if !self.reconnect(i) {
+                return;
+            }
+            if self.shared.options.timed_once_connected {
+                begun = self.now();
+            }
         }
         let now = self.now();
         let scheduled = self.starts.is_some()
             || self.replayer().is_some()
             || !self.shared.options.pauses.is_empty();
         let client = &mut self.clients[i];
-        client.started = now;
+        // Who connects for a transaction waits for it as for any part of it.
+        client.started = begun;
         if !scheduled {
-            client.intended = now;
+            client.intended = begun;
         }
         client.tries = 1;
         client.random_at_begin = client.random.clone();

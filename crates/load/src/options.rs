@@ -103,8 +103,11 @@ pub struct Options {
     /// Transactions longer than this count as late; those that a schedule meant to start longer
     /// ago are left out and counted as skipped; no retry begins after it.
     pub latency_limit: Option<Duration>,
-    /// A connection for each transaction.
+    /// A connection for each transaction. Latencies include connecting.
     pub reconnect: bool,
+    /// They do not, as in pgbench's log and progress reports with --connect, unless a schedule says when a transaction
+    /// is to start.
+    pub timed_once_connected: bool,
     /// How long a person takes around each script of the program, by its place; empty where clients
     /// wait for nobody. A closed loop only.
     pub pauses: Vec<Pause>,
@@ -142,6 +145,7 @@ impl Default for Options {
             max_tries: 1,
             latency_limit: None,
             reconnect: false,
+            timed_once_connected: false,
             pauses: Vec::new(),
             replay: None,
             per_statement: false,

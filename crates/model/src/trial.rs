@@ -98,7 +98,7 @@ pub struct Trial {
     /// Latency of the first transaction of each new connection, which is in no other histogram.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<String>,
-    /// Time to connect, where clients connect for each transaction.
+    /// Time to connect, where clients connect for each transaction; it is part of the latency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connects: Option<String>,
     /// By script of the plan, where there are several or statements are measured.

@@ -212,7 +212,7 @@ pub struct Dials {
     /// limit, `None` once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tries: Option<u32>,
-    /// A connection for each transaction.
+    /// A connection for each transaction; latencies include connecting.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub reconnect: bool,
     /// Latency of each statement.

@@ -34,6 +34,47 @@ fn play(steps: Vec<Step>, options: Options, spec: &SliceSpec) -> SliceResult {
     run_script(server.conninfo(), "SELECT 1;\n", options, 1, spec)
 }
 
+/// Whoever connects for each transaction waits for that as for the rest of it.
+#[test]
+fn latency_includes_connecting_unless_it_is_timed_as_pgbench_does() {
+    const HELD: Duration = Duration::from_millis(200);
+    for timed_once_connected in [false, true] {
+        let slow = vec![
+            Step::ReadStartup,
+            Step::Sleep(HELD),
+            Step::Send(say::welcome()),
+            Step::ReadUntil(b'Q'),
+            Step::Send(answer()),
+            Step::Freeze,
+        ];
+        let server = FakeServer::listen(vec![slow; 4]).expect("listen");
+        let options = Options {
+            reconnect: true,
+            timed_once_connected,
+            ..simple()
+        };
+        let begun = Instant::now();
+        let conninfo = server.conninfo();
+        let result = run_script(conninfo, "SELECT 1;\n", options, 1, &transactions(2));
+        let elapsed = begun.elapsed().as_nanos() as f64;
+        assert_eq!(
+            (result.transactions, result.connects.count()),
+            (2, 2),
+            "{result:?}"
+        );
+        let (latency, connecting) = (2.0 * result.latency.mean(), 2.0 * result.connects.mean());
+        // Histograms round to a thousandth.
+        assert!(
+            connecting >= 0.99 * 2.0 * HELD.as_nanos() as f64,
+            "{result:?}"
+        );
+        match timed_once_connected {
+            false => assert!(latency >= 0.99 * connecting, "{result:?}"),
+            true => assert!(latency + connecting <= 1.01 * elapsed, "{result:?}"),
+        }
+    }
+}
+
 #[test]
 fn bad_answers_cost_the_client_and_say_why() {
     let ask = || Step::ReadUntil(b'Q');

@@ -448,6 +448,11 @@ fn a_connection_for_each_transaction() {
     let result = run_script(bench.conninfo(), text, options, 2, &transactions(5));
     assert_eq!(result.transactions, 10, "{result:?}");
     assert_eq!(result.connects.count(), 10);
+    // Histograms round to a thousandth.
+    assert!(
+        result.latency.mean() >= 0.99 * result.connects.mean(),
+        "{result:?}"
+    );
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub struct LoadArgs {
     /// Tries of a transaction after serialization failures and deadlocks; 0 is without limit
     #[arg(group = OF_SCRIPTS, long, value_name = "N")]
     pub max_tries: Option<u32>,
-    /// A new connection for each transaction
+    /// A new connection for each transaction; its latency includes connecting
     #[arg(group = OF_SCRIPTS, long, short = 'C')]
     pub connect: bool,
     /// Measure each statement

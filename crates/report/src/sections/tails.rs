@@ -129,7 +129,7 @@ fn percentiles(detailed: &[Detailed]) -> Table {
         let apart = [
             ("from the actual start", &d.detail.from_actual_start),
             ("first on a connection", &d.detail.first),
-            ("connecting", &d.detail.connect),
+            ("connecting, part of the latency", &d.detail.connect),
         ];
         for (what, found) in apart {
             if let Some(p) = found {

@@ -26,9 +26,14 @@ const OPENING: &[&str] = &[
 fn connections(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let counters = run.observed?.counters.as_ref()?;
-    // pg_stat_database counts them from 14 on.
-    let opened = counters.database_rate("sessions")?;
-    let done = counters.database_rate("xact_commit")? + counters.database_rate("xact_rollback")?;
+    let (opened, done) = match of_clients(&run, counters.seconds) {
+        Some(counted) => counted,
+        // pg_stat_database counts them from 14 on.
+        None => (
+            counters.database_rate("sessions")?,
+            counters.database_rate("xact_commit")? + counters.database_rate("xact_rollback")?,
+        ),
+    };
     if opened < MANY_SESSIONS || done > FEW_TRANSACTIONS * opened {
         return None;
     }
@@ -69,6 +74,13 @@ fn connections(evidence: &Evidence) -> Option<Observation> {
         format!("processes that ended within the measured time kept {cpus:.2} CPUs busy")
     }));
     Some(seen)
+}
+
+/// Connections that our clients opened each second, and transactions that they completed: exact, where the server's
+/// counts arrive late and have those of others. None where they kept theirs.
+fn of_clients(run: &RunEvidence, seconds: f64) -> Option<(f64, f64)> {
+    let opened = run.point.detail.as_ref()?.connect.as_ref()?.count as f64;
+    (seconds > 0.0).then(|| (opened / seconds, run.point.throughput_tps.estimate))
 }
 
 /// Waits of a session for a server that it has called itself: dblink and postgres_fdw, by one name before 17.
@@ -121,8 +133,16 @@ fn by_server(run: &RunEvidence, seen: Observation) -> Observation {
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+    use base64::prelude::BASE64_STANDARD;
+    use hdrhistogram::serialization::{Serializer as _, V2DeflateSerializer};
+    use pgassay_model::reading::{Reading, Sample};
+    use pgassay_model::samplers::PG_STAT_DATABASE;
+
     use super::super::database::tests::counters;
     use super::super::tests::made::{found_with, one};
+    use super::super::tests::scaling;
+    use crate::analyse;
     use crate::observed::PointObserved;
 
     #[test]
@@ -139,6 +159,45 @@ mod tests {
                 .contains("1000 sessions")
         );
         assert!(of(4.0).iter().all(|f| f.id != "connections-opened"));
+    }
+
+    /// Of a load of ours at 100 transactions a second the server counted 300 sessions and four times as many commits.
+    #[test]
+    fn connections_of_our_own_clients_are_counted_by_them() {
+        let counted = |sessions: u64, commits: u64| {
+            let row = format!(r#"{{"sessions": {sessions}, "xact_commit": {commits}}}"#);
+            Reading::Text(row)
+        };
+        let mut opened = hdrhistogram::Histogram::<u64>::new(3).unwrap();
+        opened.record_n(5_000_000, 100).unwrap();
+        let mut bytes = Vec::new();
+        let mut serializer = V2DeflateSerializer::new();
+        serializer.serialize(&opened, &mut bytes).unwrap();
+        let opened = BASE64_STANDARD.encode(bytes);
+        let found = |connects: Option<String>| {
+            let mut run = scaling::run(0.0, |_| 0.0);
+            for trial in &mut run.trials {
+                trial.transactions = 100;
+                trial.connects.clone_from(&connects);
+                let sample = Sample {
+                    before: counted(0, 0),
+                    after: counted(300, 1200),
+                    elapsed_ns: 1_000_000_000,
+                };
+                trial.samples.insert(PG_STAT_DATABASE.to_owned(), sample);
+            }
+            let diagnosis = analyse(&run).stages.remove(0).diagnosis.unwrap();
+            one(&diagnosis.findings, "connections-opened").saw.clone()
+        };
+        let saw = found(Some(opened));
+        assert!(
+            saw.contains("100 sessions are opened each second, each for 1.0 transactions"),
+            "{saw}"
+        );
+        assert!(
+            found(None).contains("300 sessions"),
+            "what the server counts else"
+        );
     }
 
     #[test]

@@ -364,6 +364,7 @@ fn measure(job: &Job<'_>, terminal: &mut Terminal, stop: &Stop) -> Result<Exit> 
             .latency_limit
             .map(|ms| Duration::from_secs_f64(ms / 1e3)),
         reconnect: args.connect,
+        timed_once_connected: true,
         per_statement: args.per_command,
         says: Says {
             failures: args.verbose_errors,

@@ -135,7 +135,13 @@ pub fn summary(frame: &Frame<'_>, result: &SliceResult) -> String {
             percent(result.late, result.transactions)
         );
     }
-    let _ = writeln!(out, "latency average = {:.3} ms", ms(latency.mean()));
+    // pgbench times transactions once they are connected, and unless it times them makes the average of the run's time.
+    let timed = args.rate.is_some() || args.progress.is_some() || args.latency_limit.is_some();
+    let average = match args.connect && !timed {
+        true => result.window_ns as f64 * f64::from(args.clients) / total as f64,
+        false => latency.mean(),
+    };
+    let _ = writeln!(out, "latency average = {:.3} ms", ms(average));
     let _ = writeln!(out, "latency stddev = {:.3} ms", ms(latency.deviation()));
     if args.rate.is_some() {
         let _ = writeln!(
