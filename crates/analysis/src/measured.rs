@@ -245,7 +245,7 @@ impl TrialAnalysis {
 pub struct CommitCheck {
     /// Transactions that the client sent over the whole run, warm-ups included.
     pub client_transactions: u64,
-    /// `xact_commit` over the same time, by `pg_stat_database`; set-up and samplers included.
+    /// `xact_commit` over the same time, by `pg_stat_database`; set-up included, what our observers sent not.
     pub server_commits: u64,
 }
 

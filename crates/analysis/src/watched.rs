@@ -27,8 +27,8 @@ pub struct Watched {
     pub started: String,
     /// Length of the window, seconds.
     pub seconds: f64,
-    /// Transactions that the watched database committed or rolled back, a second; ours are among
-    /// them.
+    /// Transactions that the watched database committed or rolled back, a second, without those of pgassay's observers;
+    /// none where there were none.
     pub transactions_per_second: Option<f64>,
     /// Where the time went, and what was found.
     pub diagnosis: Diagnosis,

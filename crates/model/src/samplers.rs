@@ -53,7 +53,8 @@ pub const CGROUP_CPU: &str = "cgroup.cpu";
 /// use (`limit`), how often that was reached (`reached`), and what memory.stat says of pages of files
 /// (Linux, admin-guide/cgroup-v2.rst; version 1: cgroup-v1/memory.rst).
 pub const CGROUP_MEMORY: &str = "cgroup.memory";
-/// Sampler: the row of `pg_stat_database` as JSON.
+/// Sampler: the row of `pg_stat_database` as JSON, and in it as `pgassay` the sessions, commits and rollbacks of our own
+/// observers, by the names of the columns that count them, too.
 pub const PG_STAT_DATABASE: &str = "pg_stat_database";
 /// Sampler: the row of `pg_stat_checkpointer` as JSON, before 17 that of `pg_stat_bgwriter`.
 pub const PG_STAT_CHECKPOINTER: &str = "pg_stat_checkpointer";

@@ -35,11 +35,10 @@ fn locked(major: u32) -> String {
 
 /// Whom those first in line wait for. `pg_blocking_pids` gives 0 for a prepared transaction. Only one of
 /// those who wait for a row waits for the transaction that holds it, so these come first.
-fn question(uncompiled: &str, major: u32) -> String {
+fn question(major: u32) -> String {
     let locked = locked(major);
     format!(
-        "BEGIN READ ONLY; {uncompiled}SET LOCAL search_path = pg_catalog; SET LOCAL statement_timeout = 1000; \
-         WITH waiting AS (SELECT pid, wait_event FROM pg_stat_get_activity(NULL) \
+        "WITH waiting AS (SELECT pid, wait_event FROM pg_stat_get_activity(NULL) \
            WHERE wait_event_type = 'Lock' AND wait_event <> 'extend' \
            ORDER BY wait_event <> 'transactionid' LIMIT {ASKED}), \
          wanted AS (SELECT DISTINCT ON (l.pid) l.pid, {locked} AS object FROM pg_locks l \
@@ -56,7 +55,7 @@ fn question(uncompiled: &str, major: u32) -> String {
            max(extract(epoch FROM clock_timestamp() - a.xact_start)), p.object \
          FROM pairs p LEFT JOIN pg_stat_get_activity(NULL) a ON a.pid = p.pid \
          LEFT JOIN held h ON h.pid = p.pid \
-         WHERE p.pid = 0 OR a.pid IS NOT NULL GROUP BY 1, 2, 3, 4, 5, 6, p.object; ROLLBACK"
+         WHERE p.pid = 0 OR a.pid IS NOT NULL GROUP BY 1, 2, 3, 4, 5, 6, p.object"
     )
 }
 
@@ -87,11 +86,13 @@ impl Looking {
     pub fn ask(&mut self, session: &mut Session) -> Result<Vec<Holder>, String> {
         let begun = Instant::now();
         self.next = None;
-        let question = question(session.uncompiled(), session.major().unwrap_or(0));
-        let results = session.query(&question).map_err(|error| {
-            let _ = session.execute("ROLLBACK");
-            error.to_string()
-        })?;
+        let before = format!(
+            "{}SET LOCAL search_path = pg_catalog; SET LOCAL statement_timeout = 1000; ",
+            session.uncompiled()
+        );
+        let question = question(session.major().unwrap_or(0));
+        let results = session.read_only(&before, &question);
+        let results = results.map_err(|error| error.to_string())?;
         let took = begun.elapsed();
         if took < TOO_LONG {
             self.next = Some(begun + PERIOD.max(40 * took));

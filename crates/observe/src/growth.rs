@@ -7,6 +7,7 @@ use std::time::Instant;
 use pgassay_model::observed::growth::{Grown, GrowthRecord, HoldsHorizon};
 use pgassay_pgwire::{ResultSet, Session};
 use pgassay_text::normalise::normalise;
+use pgassay_text::own::{OBSERVER, TAG};
 
 /// Rows of a view that are kept.
 const KEPT: usize = 30;
@@ -117,12 +118,15 @@ const NAMES: &[&str] = &["name", "of", "relid", "schemaname", "relname"];
 /// snapshot. Whose own transaction is the oldest comes first of those with the same xmin. The last column is what it
 /// holds, of a session in which transaction. Slots of 9.4 do not show who reads them. (pg_stat_replication would go through
 /// all sessions each time that it is named.)
-const HORIZON: &str = "WITH senders AS (SELECT a.pid, a.application_name, a.backend_xmin \
+fn horizon() -> String {
+    format!(
+        "WITH senders AS (SELECT a.pid, a.application_name, a.backend_xmin \
     FROM pg_stat_get_wal_senders() w, pg_stat_get_activity(w.pid) a), \
     sessions AS (SELECT a.*, CASE WHEN datid <> (SELECT oid FROM pg_database WHERE datname = current_database()) \
       THEN NULL ELSE backend_xmin END AS xmin FROM pg_stat_get_activity(NULL) a WHERE pid <> pg_backend_pid() \
       AND xact_start IS NOT NULL AND coalesce(query, '') NOT LIKE 'autovacuum:%' \
-      AND coalesce(to_json(a) ->> 'backend_type', '') <> 'parallel worker') SELECT * FROM ( \
+      AND coalesce(to_json(a) ->> 'backend_type', '') <> 'parallel worker' \
+      AND coalesce(application_name, '') <> '{OBSERVER}') SELECT * FROM ( \
     SELECT 'session' AS kind, pid::text AS name, greatest(age(xmin), age(backend_xid)) AS transactions, \
       extract(epoch FROM clock_timestamp() - xact_start) AS seconds, state, application_name AS application, \
       query AS statement, false AS catalogs_only, coalesce(age(backend_xid) >= greatest(age(xmin), age(backend_xid)), \
@@ -139,7 +143,9 @@ const HORIZON: &str = "WITH senders AS (SELECT a.pid, a.application_name, a.back
       WHERE s.xmin IS NOT NULL OR s.catalog_xmin IS NOT NULL \
     UNION ALL SELECT 'standby', application_name, age(backend_xmin), NULL, '', '', '', false, false, backend_xmin::text \
       FROM senders WHERE backend_xmin IS NOT NULL) held \
-    ORDER BY transactions DESC, own_transaction DESC, seconds DESC NULLS LAST LIMIT 10";
+    ORDER BY transactions DESC, own_transaction DESC, seconds DESC NULLS LAST LIMIT 10"
+    )
+}
 
 type Rows = BTreeMap<String, (Option<String>, BTreeMap<String, f64>)>;
 
@@ -167,7 +173,7 @@ impl Stood {
                     _ => ask(session, view.sql),
                 })
                 .collect(),
-            horizon: answer(session, HORIZON).map(|answer| held(answer.unwrap_or_default())),
+            horizon: answer(session, &horizon()).map(|answer| held(answer.unwrap_or_default())),
         }
     }
 
@@ -208,7 +214,8 @@ fn number(session: &mut Session) -> Option<u32> {
     session.value("SHOW server_version_num").ok()??.parse().ok()
 }
 
-/// Sums of pg_stat_statements by the statement's number, of this database; none where the extension is not in it.
+/// Sums of pg_stat_statements by the statement's number, of this database and without our own; none where the extension
+/// is not in it.
 fn statements(session: &mut Session) -> Result<Rows, String> {
     let schema = column(
         session,
@@ -236,8 +243,8 @@ fn statements(session: &mut Session) -> Result<Rows, String> {
     ask(
         session,
         &format!(
-            "SELECT queryid AS name, {} FROM {schema}.pg_stat_statements(false) \
-             WHERE queryid IS NOT NULL AND dbid = (SELECT oid FROM pg_database \
+            "SELECT queryid AS name, {} FROM {schema}.pg_stat_statements(true) \
+             WHERE queryid IS NOT NULL AND coalesce(query, '') NOT LIKE '%{TAG}%' AND dbid = (SELECT oid FROM pg_database \
              WHERE datname = current_database()) GROUP BY 1",
             sums.join(", ")
         ),
@@ -245,7 +252,7 @@ fn statements(session: &mut Session) -> Result<Rows, String> {
     .map_err(|why| format!("counters of statements: {why}"))
 }
 
-/// A question's rows. It is rolled back, so that it is no commit among those that are counted.
+/// A question's rows.
 fn ask(session: &mut Session, sql: &str) -> Result<Rows, String> {
     Ok(answer(session, sql)?.map(rows).unwrap_or_default())
 }

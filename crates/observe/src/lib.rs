@@ -252,7 +252,8 @@ fn major_version(session: &Session) -> Option<u32> {
     major.parse().ok()
 }
 
-/// The row of the session's database in `pg_stat_database`, as JSON.
+/// The row of the session's database in `pg_stat_database`, as JSON, and in it as `pgassay` what our own sessions that
+/// observe have done there: it is part of what the row counts.
 pub fn stat_database(scene: &mut Scene) -> Reading {
     let Some(session) = &mut scene.session else {
         return Reading::Unavailable("no session to ask".to_owned());
@@ -260,8 +261,17 @@ pub fn stat_database(scene: &mut Scene) -> Reading {
     // stats_reset and the like differ by version: the whole row is kept.
     let sql = "SELECT pg_catalog.row_to_json(d) FROM pg_catalog.pg_stat_database d \
                WHERE datname = pg_catalog.current_database()";
+    // Where it fails the row counts a little less.
+    let _ = session.execute(session.count_at_once());
+    let own = session.own_traffic();
     match session.catalog_value(sql) {
-        Ok(Some(row)) => Reading::Text(row),
+        Ok(Some(row)) => Reading::Text(match row.strip_suffix('}') {
+            Some(columns) => format!(
+                "{columns},\"pgassay\":{{\"sessions\":{},\"xact_commit\":{},\"xact_rollback\":{}}}}}",
+                own.sessions, own.commits, own.rollbacks
+            ),
+            None => row,
+        }),
         Ok(None) => Reading::Unavailable("pg_stat_database has no row".to_owned()),
         Err(e) => Reading::Unavailable(e.to_string()),
     }

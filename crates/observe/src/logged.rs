@@ -14,6 +14,7 @@ use pgassay_statements::log::plan::LoggedPlan;
 use pgassay_statements::log::prefix::Prefix;
 use pgassay_statements::log::{Format, LONGEST, Reader, Record};
 use pgassay_text::normalise::normalise;
+use pgassay_text::own::TAG;
 
 /// Bytes of the log that are read of a window; of a longer part the end.
 const MOST: u64 = 16 << 20;
@@ -163,6 +164,9 @@ fn read(format: &Format, bytes: &[u8]) -> Logged {
             logged.unread += 1;
             return;
         };
+        if plan.query.contains(TAG) {
+            return;
+        }
         let id = normalise(&plan.query).id;
         let known = logged.plans.get(&id);
         let room = known.is_some() || logged.plans.len() < KEPT;

@@ -86,17 +86,18 @@ fn roles(scene: &mut Scene) -> Reading {
         Some(..10) => "'client backend'",
         _ => "coalesce(backend_type, 'other')",
     };
-    // Rolled back, so that it is no commit among those that are counted.
+    let before = format!(
+        "{}SET LOCAL search_path = pg_catalog; ",
+        session.uncompiled()
+    );
     let sql = format!(
-        "BEGIN; {}SET LOCAL search_path = pg_catalog; \
-         SELECT pg_catalog.string_agg(role || E'\\t' || pids, E'\\n') FROM (\
+        "SELECT pg_catalog.string_agg(role || E'\\t' || pids, E'\\n') FROM (\
          SELECT role, pg_catalog.string_agg(pid::text, ' ') AS pids FROM (\
          SELECT pid, CASE WHEN pid = pg_catalog.pg_backend_pid() THEN '{OBSERVER}' \
          WHEN application_name LIKE 'pgassay%' THEN application_name ELSE {kind} END AS role \
-         FROM pg_catalog.pg_stat_get_activity(NULL)) a GROUP BY role) r; ROLLBACK",
-        session.uncompiled()
+         FROM pg_catalog.pg_stat_get_activity(NULL)) a GROUP BY role) r"
     );
-    let results = match session.query(&sql) {
+    let results = match session.read_only(&before, &sql) {
         Ok(results) => results,
         Err(e) => return Reading::Unavailable(e.to_string()),
     };

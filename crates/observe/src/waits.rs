@@ -1,8 +1,8 @@
 //! Wait events of all sessions, sampled by a session of its own within each window.
 //!
 //! One statement a sample counts the sessions by state, wait event and the statement that they
-//! are in, in the server, so that a thousand of them are a dozen rows. It runs in a transaction
-//! that is rolled back: the server's count of commits stays the load's.
+//! are in, in the server, so that a thousand of them are a dozen rows. Sessions that observe, those of another
+//! pgassay included, are not counted.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -13,6 +13,7 @@ use pgassay_model::observed::blockers::BlockerRecord;
 use pgassay_model::observed::statements::StatementRecord;
 use pgassay_model::observed::waits::{OTHER_CLIENT, WaitKey, WaitRecord};
 use pgassay_pgwire::{Connector, Conninfo, ResultSet, Session};
+use pgassay_text::own::{OBSERVER, TAG};
 
 use super::blockers::Looking;
 use super::cpu::{process_ns, thread_ns};
@@ -101,7 +102,7 @@ impl WaitSampler {
         apart: bool,
     ) -> Result<Self, String> {
         let shared = Arc::new(Shared::default());
-        let connector = Connector::new(&conninfo.with_application_name("pgassay waits"));
+        let connector = Connector::new(&conninfo.observing());
         let thread = {
             let shared = Arc::clone(&shared);
             thread::Builder::new()
@@ -355,6 +356,8 @@ fn question(session: &mut Session, beside: &[i32]) -> Result<String, String> {
              coalesce(application_name, '') OPERATOR(pg_catalog.~~) 'pgassay%' \
              FROM pg_catalog.pg_stat_get_activity(NULL) \
              WHERE pid OPERATOR(pg_catalog.<>) ALL (ARRAY[{}]) \
+             AND coalesce(application_name, '') OPERATOR(pg_catalog.<>) '{OBSERVER}' \
+             AND coalesce(pg_catalog.left(query, 64), '') OPERATOR(pg_catalog.!~~) '%{TAG}%' \
              GROUP BY 1, 2, 3, 4, 6, 7, 8, 9, 10",
             ours.join(", ")
         )
@@ -484,13 +487,16 @@ fn learn(shared: &Shared, session: &mut Session) {
     let numbers: Vec<String> = numbers.collect();
     // What is asked for by hand stays below the rate of looks. A text, its role and its database are of one session: the role
     // decides whether the text is planned.
-    let answer = session.query(&format!(
-        "BEGIN; {}SET LOCAL search_path = pg_catalog; SELECT DISTINCT ON (query_id) query_id, query, datid, usesysid \
-         FROM pg_catalog.pg_stat_get_activity(NULL) \
-         WHERE query_id IN ({}) AND query NOT LIKE '<%' ORDER BY query_id, usesysid IS DISTINCT FROM {own}; ROLLBACK",
-        session.uncompiled(),
+    let before = format!(
+        "{}SET LOCAL search_path = pg_catalog; ",
+        session.uncompiled()
+    );
+    let question = format!(
+        "SELECT DISTINCT ON (query_id) query_id, query, datid, usesysid FROM pg_catalog.pg_stat_get_activity(NULL) \
+         WHERE query_id IN ({}) AND query NOT LIKE '<%' ORDER BY query_id, usesysid IS DISTINCT FROM {own}",
         numbers.join(", ")
-    ));
+    );
+    let answer = session.read_only(&before, &question);
     let of_question = |results: Vec<ResultSet>| results.into_iter().find(|r| !r.columns.is_empty());
     if answer.is_err() {
         let _ = session.execute("ROLLBACK");

@@ -163,7 +163,7 @@ impl Observers {
     /// plans do.
     pub fn learn(&mut self, conninfo: &Conninfo, sent: impl IntoIterator<Item = Sent>) {
         if self.choice.waits {
-            self.of_load = OfLoad::new(conninfo.with_application_name("pgassay"));
+            self.of_load = OfLoad::new(conninfo.observing());
             sent.into_iter().for_each(|sent| self.of_load.add(sent));
         }
     }

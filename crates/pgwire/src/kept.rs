@@ -38,9 +38,7 @@ impl Kept {
 }
 
 impl Session {
-    /// Asks one question in a transaction of its own that only reads and is rolled back, so that it is no commit among
-    /// those that are counted. `before` stands before it: settings, each with its semicolon. It must be the same each
-    /// time.
+    /// Asks one question as [`Self::read_only`] does. It must be the same each time.
     ///
     /// # Errors
     /// What the server says, or why nothing came back.
@@ -52,11 +50,11 @@ impl Session {
             };
         }
         let text = self.kept.text(sql);
-        let answer = self.rolled_back(before, &text);
+        let answer = self.read_only(before, &text);
         let state = answer.as_ref().err().and_then(QueryError::sqlstate);
         if matches!(self.kept, Kept::Keeps(_)) && state.is_some_and(|s| REFUSED.contains(&s)) {
             self.kept = Kept::Nothing;
-            return self.rolled_back(before, sql);
+            return self.read_only(before, sql);
         }
         answer
     }
@@ -69,7 +67,7 @@ impl Session {
         let announced = self.backend_pid().to_string();
         // Two transactions: in between a pooler may turn to another backend.
         for _ in 0..2 {
-            let answers = self.rolled_back("", "SELECT pg_catalog.pg_backend_pid()")?;
+            let answers = self.read_only("", "SELECT pg_catalog.pg_backend_pid()")?;
             let row = answers
                 .into_iter()
                 .find_map(|answer| answer.rows.into_iter().next());
@@ -78,14 +76,6 @@ impl Session {
             }
         }
         Ok(true)
-    }
-
-    fn rolled_back(&mut self, before: &str, text: &str) -> Result<Vec<ResultSet>, QueryError> {
-        let answer = self.query(&format!("BEGIN READ ONLY; {before}{text}; ROLLBACK"));
-        if matches!(answer, Err(QueryError::Server(_))) {
-            let _ = self.execute("ROLLBACK");
-        }
-        answer
     }
 }
 

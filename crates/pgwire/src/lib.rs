@@ -17,6 +17,7 @@ mod error;
 pub mod fake;
 mod interrupt;
 mod kept;
+mod own;
 mod secret;
 mod session;
 mod startup;
@@ -35,6 +36,7 @@ pub use conninfo::{
 pub use copy::CopyIn;
 pub use error::{ConnectError, QueryError, ServerError};
 pub use interrupt::end_waits_by;
+pub use own::OwnTraffic;
 pub use postgres_protocol::password::scram_sha_256 as scram_verifier;
 pub use secret::Secret;
 pub use session::{RawConnection, ResultSet, Session, TransactionStatus};

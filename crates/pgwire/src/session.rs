@@ -8,12 +8,15 @@ use super::copy::CopyIn;
 use super::error::{QueryError, ServerError};
 use super::interrupt::{Hearing, is_wish_to_stop};
 use super::kept::Kept;
+use super::own::Own;
 use super::startup::Greeting;
 use super::transport::Transport;
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
+use pgassay_text::own::tagged;
 use postgres_protocol::message::backend::{DataRowBody, Message};
 use postgres_protocol::message::frontend;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -117,6 +120,8 @@ pub struct Session {
     server: String,
     pub(super) connector: Option<Connector>,
     pub(super) kept: Kept,
+    /// What an observing session has done; none of any other.
+    pub(super) own: Option<Own>,
 }
 
 impl std::fmt::Debug for Session {
@@ -133,6 +138,7 @@ impl Session {
         server: String,
     ) -> Session {
         Session {
+            own: Own::of(&cancel.conninfo, &server),
             channel,
             cancel,
             backend_pid: greeting.process_id,
@@ -163,7 +169,7 @@ impl Session {
     pub fn execute_single(&mut self, sql: &str) -> Result<(), QueryError> {
         self.check_alive()?;
         let mut out = BytesMut::new();
-        let written = frontend::parse("", sql, [], &mut out)
+        let written = frontend::parse("", &self.sent_as(sql), [], &mut out)
             .and_then(|()| {
                 let none = || std::iter::empty::<i16>();
                 let values = std::iter::empty::<()>();
@@ -232,6 +238,11 @@ impl Session {
                 Message::CommandComplete(body) => {
                     let tag = body.tag().map(str::to_owned);
                     current.tag = self.parsed(tag)?;
+                    if let Some(own) = &mut self.own
+                        && current.tag == "ROLLBACK"
+                    {
+                        own.failed();
+                    }
                     results.push(std::mem::take(&mut current));
                 }
                 Message::EmptyQueryResponse => results.push(std::mem::take(&mut current)),
@@ -445,10 +456,18 @@ impl Session {
     fn begin(&mut self, sql: &str) -> Result<(), QueryError> {
         self.check_alive()?;
         let mut out = BytesMut::new();
-        frontend::query(sql, &mut out).map_err(|error| {
+        frontend::query(&self.sent_as(sql), &mut out).map_err(|error| {
             QueryError::Misused(format!("the statement can't be sent: {error}"))
         })?;
         self.send(&out)
+    }
+
+    /// The text as it is sent: those of a session that observes are tagged.
+    fn sent_as<'t>(&self, sql: &'t str) -> Cow<'t, str> {
+        match self.own {
+            Some(_) => Cow::Owned(tagged(sql)),
+            None => Cow::Borrowed(sql),
+        }
     }
 
     pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), QueryError> {
@@ -498,6 +517,9 @@ impl Session {
                     if matches!(error.severity.as_str(), "FATAL" | "PANIC") {
                         return Err(self.give_up(QueryError::Closed(Some(Box::new(error)))));
                     }
+                    if let Some(own) = &mut self.own {
+                        own.failed();
+                    }
                     return Ok(Message::ErrorResponse(body));
                 }
                 other => return Ok(other),
@@ -508,7 +530,12 @@ impl Session {
     /// Takes a ReadyForQuery in.
     pub(super) fn ready(&mut self, status: u8) -> Result<(), QueryError> {
         self.status = match status {
-            b'I' => TransactionStatus::Idle,
+            b'I' => {
+                if let Some(own) = &mut self.own {
+                    own.ended();
+                }
+                TransactionStatus::Idle
+            }
             b'T' => TransactionStatus::Open,
             b'E' => TransactionStatus::Failed,
             _ => return Err(self.garbled("an unknown transaction status")),

@@ -35,7 +35,7 @@ impl Original {
     pub(super) fn open(typed: &str) -> Result<Self, TargetError> {
         let conninfo =
             Conninfo::parse(typed).map_err(|error| TargetError::Usage(error.to_string()))?;
-        let conninfo = conninfo.with_application_name("pgassay");
+        let conninfo = conninfo.observing();
         let shown = conninfo.redacted();
         let mut session = pgassay_pgwire::connect(&conninfo)
             .map_err(|error| unreachable(&shown, &error.to_string()))?;

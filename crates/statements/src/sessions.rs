@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use pgassay_text::own::{OBSERVER, TAG};
+
 use crate::kind::{Kind, kind_of};
 pub use crate::kind::{is_frame, is_work};
 use crate::log::Record;
@@ -125,7 +127,9 @@ impl Sessions {
 
     /// Takes a record in.
     pub fn record(&mut self, record: &Record) {
-        if !self.wanted.is(record) {
+        // A pooler need not pass the name on, and a record without a statement has no tag.
+        if !self.wanted.is(record) || record.application == OBSERVER || record.message.contains(TAG)
+        {
             return;
         }
         let Some(said) = said(record) else {

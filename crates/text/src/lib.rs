@@ -1,5 +1,5 @@
 //! Foreign text made safe where it is shown, and what is common to all that read SQL ([`sql`])
-//! or write it ([`quote`]).
+//! or write it ([`quote`]), our own statements included ([`own`]).
 //!
 //! Names of databases, roles, scripts, files and processes, and messages of servers are chosen by
 //! others. Whatever prints them passes them through here first: [`line()`] and [`lines()`] for a
@@ -9,6 +9,7 @@
 
 pub mod normalise;
 pub mod number;
+pub mod own;
 pub mod quote;
 pub mod sql;
 

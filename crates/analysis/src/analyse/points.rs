@@ -12,7 +12,7 @@ use super::machines;
 use crate::ceiling::Ceiling;
 use crate::measured::{LatencyRange, PointAnalysis, TrialAnalysis};
 use crate::trial_view::{Server, TrialView, median_share, others_busy};
-use crate::{latency, metrics};
+use crate::{latency, metrics, watched};
 
 /// The share of the client's own ceiling from which on a figure is bent by it.
 const NEAR_CEILING: f64 = 0.7;
@@ -68,6 +68,11 @@ pub fn analyse(
                 .map(|t| TrialView::of(t, server))
                 .filter(|t| t.latency.is_some())
                 .collect();
+            // A server that is watched may be idle; of a load that completes nothing there are no figures.
+            let idle = trials.iter().all(|t| t.record.transactions == 0);
+            if idle && plan.workload.name != watched::OWN_LOAD {
+                return None;
+            }
             let mut analysis = analyse_point(*point, &trials)?;
             analysis
                 .warnings
@@ -85,9 +90,6 @@ pub fn analyse(
 }
 
 fn analyse_point(point: Point, trials: &[TrialView]) -> Option<PointAnalysis> {
-    if trials.iter().all(|t| t.record.transactions == 0) {
-        return None;
-    }
     let mut metrics = metrics::over_trials(trials);
     let mut failures: BTreeMap<String, u64> = BTreeMap::new();
     for (state, count) in trials.iter().flat_map(|t| &t.record.failures) {

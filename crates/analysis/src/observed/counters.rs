@@ -150,15 +150,22 @@ impl View {
             return;
         };
         self.seconds += sample.elapsed_ns as f64 / 1e9;
-        for (name, now) in after {
-            let then = before.get(&name).and_then(Value::as_f64);
+        for (name, now) in &after {
+            let then = before.get(name).and_then(Value::as_f64);
             if let Some(by) = now
                 .as_f64()
                 .zip(then)
                 .map(|(now, then)| now - then)
                 .filter(|by| *by > 0.0)
             {
-                *self.grown.entry(name).or_default() += by;
+                // Our own observers are no part of what is observed.
+                let own = |row: &BTreeMap<String, Value>| row.get("pgassay")?.get(name)?.as_f64();
+                let own = own(&after)
+                    .zip(own(&before))
+                    .map_or(0.0, |(now, then)| now - then);
+                if by > own {
+                    *self.grown.entry(name.clone()).or_default() += by - own;
+                }
             }
         }
     }
@@ -204,6 +211,17 @@ mod tests {
         assert_eq!(sums.database_rate("temp_bytes"), Some(0.0));
         assert_eq!(sums.messages_bytes, Some(500.0));
         assert_eq!(sums.written, None);
+        // Three of these sessions were our observers'.
+        let own = sample(
+            r#"{"sessions": 3, "xact_rollback": 8, "pgassay": {"sessions": 1, "xact_rollback": 8}}"#,
+            r#"{"sessions": 8, "xact_rollback": 18, "pgassay": {"sessions": 4, "xact_rollback": 20}}"#,
+        );
+        let window = BTreeMap::from([(samplers::PG_STAT_DATABASE.to_owned(), own)]);
+        let sums = analyse([(&window, 1_000_000_000)].into_iter(), None).unwrap();
+        assert_eq!(
+            sums.database,
+            BTreeMap::from([("sessions".to_owned(), 2.0)])
+        );
         // A file that was begun anew within the window tells nothing.
         assert_eq!(grown(&sample("900", "20")), None);
         assert_eq!(analyse([&BTreeMap::new()].into_iter(), None), None);

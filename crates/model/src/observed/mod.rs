@@ -69,7 +69,7 @@ pub struct Cost {
     /// Of the server's process that answers it, nanoseconds; it is part of the server's CPU time.
     #[serde(default)]
     pub server_ns: u64,
-    /// Statements that it sent: the server counts each as a rolled-back transaction.
+    /// Statements that it sent.
     #[serde(default)]
     pub statements: u64,
 }

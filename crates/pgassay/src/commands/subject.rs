@@ -136,7 +136,7 @@ impl Subject {
                     database => database,
                 };
                 let conninfo = Conninfo::on_socket(&socket, cluster.port(), "postgres", database);
-                let session = pgassay_pgwire::connect(&conninfo)
+                let session = pgassay_pgwire::connect(&conninfo.observing())
                     .map_err(|e| Failure::target(format!("the launched server: {e}")))?;
                 Ok(Self {
                     origin: Origin::Launched {
@@ -179,8 +179,8 @@ impl Subject {
     fn visit(text: &str, is_copy: bool) -> anyhow::Result<Self> {
         let conninfo = Conninfo::parse(text).map_err(|e| Failure::usage(e.to_string()))?;
         let conninfo = conninfo.with_application_name("pgassay");
-        let session =
-            pgassay_pgwire::connect(&conninfo).map_err(|e| Failure::target(e.to_string()))?;
+        let session = pgassay_pgwire::connect(&conninfo.observing())
+            .map_err(|e| Failure::target(e.to_string()))?;
         let postmaster = match session.peer_pid() {
             // Over a Unix socket the kernel says who listens there.
             Some(pid) if live::is_postmaster(pid) => Ok(pid),

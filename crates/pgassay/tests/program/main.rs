@@ -50,6 +50,7 @@ mod observers;
 mod order_entry;
 mod own_copies;
 mod own_reads;
+mod own_traffic;
 mod own_workload;
 mod pause;
 #[path = "../../../pgwire/tests/support/mod.rs"]

@@ -373,6 +373,11 @@ impl Conninfo {
         }
     }
 
+    /// The same for a session that observes: what it does is not the application's.
+    pub fn observing(&self) -> Conninfo {
+        self.with_application_name(pgassay_text::own::OBSERVER)
+    }
+
     /// The same with further command line options for the backend, which win over those before them.
     pub fn with_options(&self, more: &str) -> Conninfo {
         let options = match &self.options {

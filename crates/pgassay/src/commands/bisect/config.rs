@@ -264,8 +264,8 @@ fn of_facts(facts: &Facts, given: &str) -> Result<Config, Failure> {
 fn of_server(given: &str) -> anyhow::Result<Config> {
     let conninfo = Conninfo::parse(given).map_err(|error| Failure::usage(error.to_string()))?;
     let told = |error: String| Failure::target(format!("{}: {error}", shown(given)));
-    let mut session = pgassay_pgwire::connect(&conninfo.with_application_name("pgassay"))
-        .map_err(|error| told(error.to_string()))?;
+    let mut session =
+        pgassay_pgwire::connect(&conninfo.observing()).map_err(|error| told(error.to_string()))?;
     let made: Vec<String> = MADE.iter().map(|source| format!("'{source}'")).collect();
     let rows = session
         .rows(&format!(

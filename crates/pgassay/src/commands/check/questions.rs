@@ -44,7 +44,8 @@ const QUESTIONS: &[Question] = &[
               count(*) AS sessions, \
               max(extract(epoch FROM clock_timestamp() - xact_start)) AS oldest_transaction_s, \
               max(extract(epoch FROM clock_timestamp() - state_change)) AS oldest_change_s \
-              FROM pg_stat_activity WHERE pid <> pg_backend_pid() GROUP BY 1, 2",
+              FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
+              AND coalesce(application_name, '') <> 'pgassay observer' GROUP BY 1, 2",
     },
     Question {
         id: "sessions",
@@ -54,7 +55,8 @@ const QUESTIONS: &[Question] = &[
               count(*) AS sessions, \
               max(extract(epoch FROM clock_timestamp() - xact_start)) AS oldest_transaction_s, \
               max(extract(epoch FROM clock_timestamp() - state_change)) AS oldest_change_s \
-              FROM pg_stat_activity WHERE pid <> pg_backend_pid() GROUP BY 1",
+              FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
+              AND coalesce(application_name, '') <> 'pgassay observer' GROUP BY 1",
     },
     // What overrules the server's files elsewhere than in this session; a value may be a secret.
     Question {
@@ -161,6 +163,7 @@ const QUESTIONS: &[Question] = &[
               FROM pg_stat_activity a \
               WHERE (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND xact_start IS NOT NULL \
                     AND pid <> pg_backend_pid() \
+                    AND coalesce(application_name, '') <> 'pgassay observer' \
                     AND coalesce(to_json(a) ->> 'backend_type', '') NOT IN ('parallel worker', 'autovacuum worker')) held \
               ORDER BY transactions DESC, own_transaction DESC, seconds DESC NULLS LAST LIMIT 20",
     },

@@ -268,7 +268,8 @@ impl Servers {
     /// to clean up with.
     pub fn watched(&mut self, arm: usize, observers: Choice) -> anyhow::Result<Watched> {
         let subject = self.subject(arm);
-        let session = pgassay_pgwire::connect(&subject.conninfo.with_options(setup::FIND_OURS))?;
+        let session =
+            pgassay_pgwire::connect(&subject.conninfo.observing().with_options(setup::FIND_OURS))?;
         let scene = Scene {
             postmaster: subject.scene.postmaster.clone(),
             session: Some(session),

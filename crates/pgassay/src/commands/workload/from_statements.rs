@@ -15,6 +15,7 @@ use pgassay_statements::sessions::{is_frame, is_work};
 use pgassay_statements::template::{Template, cast_typed};
 use pgassay_statements::write::{About, Draft, MOST_SCRIPTS, Values};
 use pgassay_sys::stop::Stop;
+use pgassay_text::own::TAG;
 
 use super::{finish, refuse_there, values as described};
 use super::{synthetic, tables};
@@ -81,7 +82,7 @@ pub fn from_statements(
         );
     };
     let conninfo = Conninfo::parse(&text).map_err(|error| Failure::usage(error.to_string()))?;
-    let mut session = pgassay_pgwire::connect(&conninfo)?;
+    let mut session = pgassay_pgwire::connect(&conninfo.observing())?;
     let source = record::shown(&text);
     let counted = count(&mut session, args, terminal, stop)?;
     let file = args.into.to.display().to_string();
@@ -229,7 +230,7 @@ fn counters(session: &mut Session) -> anyhow::Result<Vec<Counted>> {
     let rows = session
         .catalog_rows(&format!(
             "SELECT s.query, sum(s.calls), sum(s.{time}), sum(s.rows), s.userid FROM {schema}.pg_stat_statements s \
-             WHERE s.query IS NOT NULL AND s.dbid = (SELECT oid FROM pg_database WHERE datname = current_database()) {top} \
+             WHERE s.query NOT LIKE '%{TAG}%' AND s.dbid = (SELECT oid FROM pg_database WHERE datname = current_database()) {top} \
              GROUP BY s.query, s.userid ORDER BY 2 DESC"
         ))
         .map_err(refused)?;

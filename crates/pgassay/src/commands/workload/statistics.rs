@@ -54,7 +54,7 @@ pub fn statistics(
         "to {}: the schema, and of each column what pg_stats says, which holds values of the data, {kept}; no row is read",
         args.to.display()
     ));
-    let mut session = pgassay_pgwire::connect(&conninfo.with_application_name("pgassay"))?;
+    let mut session = pgassay_pgwire::connect(&conninfo.observing())?;
     let mut described = describe(&mut session, stop)?;
     drop(session);
     described.original = record::shown(&text);
