@@ -105,7 +105,10 @@ fn no_file_holds_a_character_that_is_not_shown() {
     ] {
         let (code, out, err) = deploy(words);
         assert_eq!((code, out.as_str()), (2, ""), "{words:?}");
-        let refused = ["a character that is not shown", "without control characters"];
+        let refused = [
+            "a character that is not shown",
+            "without control characters",
+        ];
         assert!(refused.iter().any(|why| err.contains(why)), "{err}");
     }
     // In YAML it is escaped, and so is seen; else it is refused.

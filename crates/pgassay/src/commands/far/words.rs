@@ -552,7 +552,10 @@ mod tests {
                 ],
                 "compare temp temp --json",
             ),
-            (&["lab", "power8", "--html=a.html", "--on", "ssh://db1"], "lab power8"),
+            (
+                &["lab", "power8", "--html=a.html", "--on", "ssh://db1"],
+                "lab power8",
+            ),
         ];
         for (typed, words) in cases {
             let there = sought_in(typed).unwrap().unwrap();
