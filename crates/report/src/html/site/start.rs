@@ -108,7 +108,7 @@ mod tests {
             executes: &executes,
             form: Form {
                 to: "/start".to_owned(),
-                fields: vec![("run".to_owned(), format!("\">{hostile}"))],
+                fields: vec![("run".to_owned(), "\"><script>alert(1)</script>".to_owned())],
             },
         };
         let seen = Output {
