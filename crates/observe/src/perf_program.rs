@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use pgassay_model::observed::Cost;
@@ -83,7 +83,7 @@ impl PerfProgram {
         let list: Vec<String> = processes.iter().map(u32::to_string).collect();
         let said = self.directory.path().join("said");
         let errors = fs::File::create(&said).map_err(|e| format!("{}: {e}", said.display()))?;
-        let mut command = Command::new(&self.program);
+        let mut command = pgassay_sys::programs::command(&self.program);
         command
             .args(["record", "--quiet", "--event", "cpu-clock"])
             .args(["--freq", &FREQUENCY_HZ.to_string(), "-g"])
@@ -171,7 +171,7 @@ impl PerfProgram {
     }
 
     fn script(&self) -> Result<String, String> {
-        let mut command = Command::new(&self.program);
+        let mut command = pgassay_sys::programs::command(&self.program);
         command
             .args(["script", "--input"])
             .arg(self.data())

@@ -14,7 +14,7 @@ use std::hash::{Hash, Hasher};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 use super::find::Installation;
 use super::packages::{self, Part};
@@ -267,7 +267,7 @@ impl Recipe {
                 .and_then(|()| fs::set_permissions(&path, Permissions::from_mode(0o644)))
                 .map_err(|e| TargetError::place(&path, "can't be written", &e))?;
         }
-        let mut command = Command::new(&compiler.program);
+        let mut command = pgassay_sys::programs::command(&compiler.program);
         // The installation says what is run here: that needs no rights of root's.
         if let Some(account) = Account::for_servers()? {
             account.give(dir)?;

@@ -1,12 +1,15 @@
 //! pg_dump and pg_restore: which are at hand, and how they are run.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use pgassay_pgwire::Conninfo;
+use pgassay_sys::programs;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::find::Installation;
@@ -65,7 +68,7 @@ impl Tools {
     }
 
     pub(super) fn command(&self, tool: &str) -> Command {
-        let mut command = Command::new(self.dir.join(tool));
+        let mut command = programs::command(self.dir.join(tool));
         command.env("LC_MESSAGES", "C").arg("--no-password");
         command
     }
@@ -74,7 +77,7 @@ impl Tools {
         if !dir.join("pg_restore").is_file() {
             return None;
         }
-        let output = Command::new(dir.join("pg_dump"))
+        let output = programs::command(dir.join("pg_dump"))
             .arg("--version")
             .output()
             .ok()?;
@@ -142,22 +145,37 @@ fn complaints(said: &str) -> Vec<String> {
     kept
 }
 
-/// Names the original to a tool: what `ps` shows has no password in it.
-pub(super) fn name_original(command: &mut Command, typed: &str, conninfo: &Conninfo) {
-    let secret = conninfo
+/// Names the original to a tool: neither its arguments nor its environment have a password in them. One that was typed,
+/// or is in our environment, comes by a password file in `private`, which nobody else may enter.
+///
+/// # Errors
+/// Where the file can't be written.
+pub(super) fn name_original(
+    command: &mut Command,
+    typed: &str,
+    conninfo: &Conninfo,
+    private: &Path,
+) -> Result<(), TargetError> {
+    let mut secrets = conninfo
         .hosts
         .iter()
-        .find_map(|host| host.password.as_ref());
+        .filter_map(|host| host.password.as_ref());
     let is_typed = typed.contains("password") || typed.contains("://");
-    let Some(secret) = secret.filter(|_| is_typed) else {
+    let is_ours = is_typed || std::env::var_os("PGPASSWORD").is_some();
+    let Some(secret) = secrets.next().filter(|_| is_ours) else {
         command.arg(format!("--dbname={typed}"));
-        return;
+        return Ok(());
     };
+    let file = private.join("passfile");
+    write_passfile(&file, secret.reveal())
+        .map_err(|error| TargetError::place(&file, "can't be written", &error))?;
+    command.env("PGPASSFILE", &file);
+    // A password file that was typed would be read instead.
+    if !is_typed && !typed.contains("passfile") {
+        command.arg(format!("--dbname={typed}"));
+        return Ok(());
+    }
     command.arg(format!("--dbname={}", conninfo.redacted()));
-    command.env(
-        "PGPASSWORD",
-        String::from_utf8_lossy(secret.reveal()).as_ref(),
-    );
     let files = [
         (
             "PGSSLCERT",
@@ -179,11 +197,29 @@ pub(super) fn name_original(command: &mut Command, typed: &str, conninfo: &Conni
         }
         None => {}
     }
+    Ok(())
+}
+
+/// Writes a file as libpq reads it (manual, "The Password File"): for all servers, databases and users.
+fn write_passfile(path: &Path, secret: &[u8]) -> io::Result<()> {
+    let mut line = b"*:*:*:*:".to_vec();
+    for byte in secret {
+        if matches!(byte, b':' | b'\\') {
+            line.push(b'\\');
+        }
+        line.push(*byte);
+    }
+    line.push(b'\n');
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(path)?.write_all(&line)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pgassay_sys::private::Directory;
+    use std::os::unix::fs::PermissionsExt;
 
     fn tools(version: &str) -> Tools {
         Tools {
@@ -222,17 +258,23 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_not_among_the_arguments() {
-        let typed = "host=127.0.0.1 user=me dbname=shop password=hush sslmode=require";
+    fn a_password_comes_by_a_file_that_nobody_else_may_read() {
+        let private = Directory::make(&std::env::temp_dir(), "pgassay-tools").unwrap();
+        let typed = r"host=127.0.0.1 user=me dbname=shop password='hu\\sh:it' sslmode=require";
         let conninfo = Conninfo::parse(typed).unwrap();
         let mut command = Command::new("pg_dump");
-        name_original(&mut command, typed, &conninfo);
+        name_original(&mut command, typed, &conninfo, private.path()).unwrap();
         let arguments: Vec<_> = command.get_args().map(|a| a.to_string_lossy()).collect();
         assert!(
-            !arguments.iter().any(|argument| argument.contains("hush")),
+            !arguments.iter().any(|argument| argument.contains("sh:it")),
             "{arguments:?}"
         );
-        let secret = command.get_envs().find(|(name, _)| *name == "PGPASSWORD");
-        assert_eq!(secret.and_then(|(_, value)| value), Some("hush".as_ref()));
+        let envs: Vec<_> = command.get_envs().collect();
+        let file = private.path().join("passfile");
+        assert!(envs.contains(&("PGPASSFILE".as_ref(), Some(file.as_os_str()))));
+        assert!(!envs.iter().any(|(name, _)| *name == "PGPASSWORD"));
+        assert_eq!(fs::read(&file).unwrap(), b"*:*:*:*:hu\\\\sh\\:it\n");
+        let mode = fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
     }
 }

@@ -1,7 +1,16 @@
 //! Programs by their names.
 
+use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A program that needs no password of a server: the one in the environment is not passed on.
+pub fn command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    command.env_remove("PGPASSWORD");
+    command
+}
 
 /// The first file of that name in PATH that may be executed.
 pub fn in_path(program: &str) -> Option<PathBuf> {

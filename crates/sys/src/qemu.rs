@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use crate::programs::in_path;
 
@@ -123,7 +122,7 @@ pub fn compile(dir: &Path, name: &str, text: &str) -> Result<PathBuf, Lacking> {
         what: "there is no C compiler".to_owned(),
         remedy: Some("Debian and Ubuntu: apt-get install gcc libc6-dev"),
     })?;
-    let output = Command::new(&compiler)
+    let output = crate::programs::command(&compiler)
         .args(["-O2", "-shared", "-fPIC", "-pthread", "-o"])
         .args([&plugin, &source])
         .output()

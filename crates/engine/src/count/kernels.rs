@@ -138,7 +138,7 @@ impl Build {
         let program = dir.join("kernels.program");
         let out = dir.join("counts");
         fs::create_dir_all(&out).map_err(broken)?;
-        let mut rustc = Command::new(&compiler);
+        let mut rustc = pgassay_sys::programs::command(&compiler);
         rustc.args([
             "--edition",
             "2024",
@@ -182,8 +182,8 @@ impl Build {
                 "-plugin".to_owned(),
                 format!("{},out={}", option(&plugin), option(&out)),
             ],
-            compiler: first_line(Command::new(&compiler).arg("--version")),
-            emulator: first_line(Command::new(&qemu).arg("--version")),
+            compiler: first_line(pgassay_sys::programs::command(&compiler).arg("--version")),
+            emulator: first_line(pgassay_sys::programs::command(&qemu).arg("--version")),
             out,
         })
     }
@@ -203,7 +203,7 @@ impl Build {
             return Ok(rustc);
         }
         let target = processor.rust_target();
-        let libraries = first_line(Command::new(&rustc).args([
+        let libraries = first_line(pgassay_sys::programs::command(&rustc).args([
             "--print",
             "target-libdir",
             "--target",
@@ -319,7 +319,7 @@ impl Program {
         fs::remove_dir_all(&self.out).ok();
         fs::create_dir(&self.out).ok();
         let (qemu, options) = self.through.split_first().expect("the emulator");
-        let output = Command::new(qemu)
+        let output = pgassay_sys::programs::command(qemu)
             .args(options)
             .arg(&self.program)
             .args(words)

@@ -151,7 +151,7 @@ pub fn record(
         directory,
         seconds: f64::from(seconds),
     };
-    let mut command = Command::new(program);
+    let mut command = pgassay_sys::programs::command(program);
     command
         .args(&way.record)
         .args(["--all-cpus", "--output"])
@@ -234,7 +234,7 @@ impl Recorded {
         let without_weight = FIELDS.replace(",weight", "");
         let mut failure = None;
         for fields in [FIELDS, &without_weight, "+addr,+data_src"] {
-            let mut command = Command::new(&self.program);
+            let mut command = pgassay_sys::programs::command(&self.program);
             command
                 .args(["script", "--itrace=M", "--fields", fields, "--input"])
                 .arg(self.data())

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use crate::terminal::Terminal;
 
@@ -24,7 +24,7 @@ pub(super) fn open(target: &OsStr, what: &str, terminal: &mut Terminal) {
         terminal.note(&format!("open {what} in a browser yourself"));
         return;
     }
-    let started = Command::new("xdg-open")
+    let started = pgassay_sys::programs::command("xdg-open")
         .arg(target)
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -428,7 +428,7 @@ impl Giver {
 
 /// `perf version 6.1.187`.
 fn version(program: &Path) -> String {
-    let output = std::process::Command::new(program)
+    let output = pgassay_sys::programs::command(program)
         .arg("--version")
         .output();
     let text = output.map(|output| output.stdout).unwrap_or_default();

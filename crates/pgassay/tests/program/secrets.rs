@@ -4,10 +4,13 @@
 use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::own_workload::Folder;
+use crate::pg_support::{OWNER, Server, bin_dir};
 use crate::runs::{Runs, text};
 
 const SECRET: &str = "geheim123";
@@ -136,5 +139,61 @@ fn no_message_shows_a_password() {
             assert!(!said.is_empty(), "{words:?} say nothing");
             assert!(!said.contains(SECRET), "{words:?}: {said}");
         }
+    }
+}
+
+/// Attack A11: pg_dump had the password in its environment.
+#[test]
+fn a_password_reaches_pg_dump_by_a_private_file() {
+    const HARD: &str = r"geheim:12\3";
+    let server = Server::start(
+        "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n",
+        &[],
+        |_| {},
+    );
+    server.run("CREATE TABLE t AS SELECT generate_series(1, 100) AS a");
+    server.run("ANALYZE t");
+    server.run(&format!("ALTER ROLE {OWNER} PASSWORD '{HARD}'"));
+    let folder = Folder::new("passfile");
+    let seen = folder.0.join("seen");
+    let bin = folder.0.join("bin");
+    fs::create_dir(&bin).unwrap();
+    // The oldest that can read the server is taken.
+    let script = format!(
+        "#!/bin/sh\nif [ \"$1\" = --version ]; then echo 'pg_dump (PostgreSQL) 15.0'; exit; fi\n\
+         {{ env; stat -c %a \"$PGPASSFILE\" \"$(dirname \"$PGPASSFILE\")\"; }} >>{}\n\
+         exec {}/pg_dump \"$@\"\n",
+        seen.display(),
+        bin_dir().display()
+    );
+    for name in ["pg_dump", "pg_restore"] {
+        fs::write(bin.join(name), &script).unwrap();
+        fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let plain = format!(
+        "host=127.0.0.1 port={} user={OWNER} dbname=postgres",
+        server.port
+    );
+    let typed = format!(r"{plain} password='geheim:12\\3'");
+    let runs = Runs::new("passfile");
+    for (target, variable) in [(&typed, None), (&plain, Some(HARD))] {
+        let to = folder.0.join("made.statistics");
+        let mut command = runs.command(&["workload", "statistics", target, "--force", "--to"]);
+        command.arg(&to).env("PATH", &path);
+        command.envs(variable.map(|secret| ("PGPASSWORD", secret)));
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let told = fs::read_to_string(&seen).unwrap();
+        fs::remove_file(&seen).unwrap();
+        assert!(
+            !told.contains("geheim") && !told.contains("PGPASSWORD"),
+            "{told}"
+        );
+        assert!(told.contains("\n600\n700\n"), "{told}");
+        let file = told
+            .lines()
+            .find_map(|line| line.strip_prefix("PGPASSFILE="));
+        assert!(!std::path::Path::new(file.unwrap()).exists(), "{told}");
     }
 }

@@ -56,7 +56,7 @@ impl Builder {
 
 /// A program of a build, in an environment that fits the user.
 pub(super) fn tool(program: &str) -> Command {
-    let mut command = Command::new(program);
+    let mut command = pgassay_sys::programs::command(program);
     command.env("LC_ALL", "C").stdin(Stdio::null());
     fit(&mut command);
     command

@@ -6,7 +6,7 @@ mod server;
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -167,9 +167,9 @@ fn mend(lines: &[String], terminal: &mut Terminal, stop: &Stop) -> anyhow::Resul
 
 fn run(line: &str, terminal: &mut Terminal) -> Result<(), String> {
     let mut command = match rustix::process::geteuid().is_root() {
-        true => Command::new("sh"),
+        true => pgassay_sys::programs::command("sh"),
         false => {
-            let mut sudo = Command::new("sudo");
+            let mut sudo = pgassay_sys::programs::command("sudo");
             sudo.arg("sh");
             sudo
         }

@@ -2,7 +2,6 @@
 //! user named, by the user's own words, and runs statements there, but no programs here.
 
 use std::net::{IpAddr, ToSocketAddrs};
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -245,7 +244,7 @@ fn host_of(destination: &str, port: Option<u16>, ssh: &[String]) -> String {
         .map_or(destination, |(_, host)| host);
     let configured = || {
         let (program, before) = ssh.split_first()?;
-        let mut command = Command::new(program);
+        let mut command = pgassay_sys::programs::command(program);
         command.args(before).arg("-G");
         if let Some(port) = port {
             command.arg("-p").arg(port.to_string());

@@ -17,7 +17,7 @@ sys.exit(importlib.util.find_spec('duckdb') is None)";
 
 /// Whether a Python has the module.
 pub(super) fn is_in(python: &Path) -> bool {
-    let looked = Command::new(python)
+    let looked = pgassay_sys::programs::command(python)
         .args(["-c", IS_THERE])
         .current_dir("/")
         .stdin(Stdio::null())
@@ -29,7 +29,7 @@ pub(super) fn is_in(python: &Path) -> bool {
 
 /// The script, for a question.
 pub(super) fn script(python: &Path, question: &Question) -> Command {
-    let mut command = Command::new(python);
+    let mut command = pgassay_sys::programs::command(python);
     command
         .args(["-c", SCRIPT])
         .arg(&question.dir)

@@ -114,7 +114,7 @@ impl Engine {
     pub fn ask(&self, question: &Question, stop: &Stop, show: &mut Show) -> anyhow::Result<()> {
         let command = match self {
             Self::Own(path) => {
-                let mut command = Command::new(path);
+                let mut command = pgassay_sys::programs::command(path);
                 let mib = (question.memory >> 20).max(1).to_string();
                 command.arg(&question.dir).args(["--memory", &mib]);
                 command
