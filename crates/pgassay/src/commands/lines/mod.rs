@@ -56,6 +56,8 @@ const WARMING_SECONDS: f64 = 10.0;
 const SLOWER: f64 = 100_000.0;
 /// Seconds of stepping, of all sessions together, where nobody said how many transactions.
 const PATIENCE_SECONDS: f64 = 120.0;
+/// A transaction of ours that is open for longer on a running server is announced.
+const SHORT_SECONDS: f64 = 2.0;
 /// How long a slice waits for answers at its end: a stepped transaction may take that long.
 const DRAIN: Duration = Duration::from_secs(3600);
 
@@ -449,6 +451,13 @@ fn recorded(
                     stepped / SLOWER * 1e6,
                     number::duration(stepped),
                 ));
+                if subject.cluster.is_none() && stepped > SHORT_SECONDS {
+                    terminal.warn(&format!(
+                        "each of these transactions stays open for about {}: until it ends, VACUUM keeps the row versions that \
+                         it may see",
+                        number::duration(stepped)
+                    ));
+                }
             }
         }
         let server = Server::ask(subject.session()?)?;
