@@ -63,8 +63,11 @@ pub fn causes(analysis: &Analysis) -> Vec<Cause> {
     let unmeasured = audit.into_iter().filter(|f| {
         f.severity >= Severity::Medium
             && !measured.contains(&f.id.as_str())
-            && !(f.id == OTHERS && beside_nobody(analysis))
-            && !(f.id == FORCED && none_forced(analysis))
+            && !match f.id.as_str() {
+                OTHERS => beside_nobody(analysis),
+                FORCED => none_forced(analysis),
+                _ => false,
+            }
     });
     causes.extend(unmeasured.filter_map(|f| {
         let known = known_gain(f) * NOT_MEASURED;
