@@ -179,6 +179,9 @@ pub struct PointAnalysis {
     /// the trials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others_share: Option<f64>,
+    /// The same in CPUs, of which clients on other machines have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_cpus: Option<f64>,
     /// Failed transactions of all counted trials by SQLSTATE.
     pub failures: Vec<(String, u64)>,
     /// Transactions a second beyond which this client does not come, where it was measured alone.

@@ -133,6 +133,12 @@ impl<'a> TrialView<'a> {
         Some(self.host?.disturbance(ours))
     }
 
+    /// CPUs that neither server nor client kept busy.
+    pub(crate) fn other_cpus(&self) -> Option<f64> {
+        let ours = self.server_cpus? + self.client_cpus_here();
+        Some((self.host?.busy_cpus()? - ours).max(0.0))
+    }
+
     /// The same with what the hypervisor gave to other guests.
     pub(crate) fn taken_share(&self) -> Option<f64> {
         let disturbed = self.disturbed()?;
@@ -346,8 +352,24 @@ mod tests {
             }
             let others = view.others_share().unwrap();
             assert!((others - 0.15).abs() < 1e-9, "{covered_ms} ms: {others}");
+            assert!((view.other_cpus().unwrap() - 0.3).abs() < 1e-9);
             assert!(!view.has_short_samples());
         }
+    }
+
+    /// CPUs of another machine were subtracted from those of the server's.
+    #[test]
+    fn a_client_on_another_machine_has_none_of_the_servers_cpus() {
+        let far = pgassay_model::machines::MachineRecord {
+            user_ns: 300_000_000,
+            ..Default::default()
+        };
+        let trial = Trial {
+            machines: vec![far],
+            ..trial(1500)
+        };
+        let others = TrialView::of(&trial, Server::default()).other_cpus();
+        assert!((others.unwrap() - 0.5).abs() < 1e-9, "{others:?}");
     }
 
     #[test]

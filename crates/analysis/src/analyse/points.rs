@@ -104,6 +104,7 @@ fn analyse_point(point: Point, trials: &[TrialView]) -> Option<PointAnalysis> {
         client_calls_per_transaction: calls.map(|(calls, done)| calls.sum() as f64 / done),
         client_gathered_share: calls.and_then(|(calls, _)| calls.gathered_share()),
         others_share: others_share(trials),
+        other_cpus: median_share(trials, TrialView::other_cpus),
         failures: failures.into_iter().collect(),
         ceiling_tps: None,
         detail: None,

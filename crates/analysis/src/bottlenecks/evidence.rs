@@ -178,9 +178,7 @@ impl<'a> RunEvidence<'a> {
     /// CPUs that neither server nor client kept busy, but something else; none where the server's
     /// are not seen.
     pub(super) fn other_cpus(&self) -> Option<f64> {
-        let machine = self.point.estimate(metrics::MACHINE_CPUS)?.estimate;
-        let server = self.point.estimate(metrics::SERVER_CPUS)?.estimate;
-        Some((machine - server - self.point.estimate(metrics::CLIENT_CPUS)?.estimate).max(0.0))
+        self.point.other_cpus
     }
 
     /// The share of the CPUs that was busy, or stolen: of the machine's, or of the quota that

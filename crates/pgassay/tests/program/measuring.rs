@@ -89,6 +89,7 @@ fn assay(origin: Origin, typed: &str, settings: &[(&str, &str)]) -> Analysis {
         client_calls_per_transaction: None,
         client_gathered_share: None,
         others_share: None,
+        other_cpus: None,
         failures: Vec::new(),
         ceiling_tps: None,
         detail: None,

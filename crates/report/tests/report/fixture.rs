@@ -605,6 +605,7 @@ fn point_analysis(point: Point, indices: &[u32], noise: &mut Noise) -> PointAnal
             max: latency * 40.0,
         },
         others_share: Some(0.08),
+        other_cpus: None,
         failures: vec![],
         client_calls_per_transaction: Some(1.28),
         client_gathered_share: Some(0.84),

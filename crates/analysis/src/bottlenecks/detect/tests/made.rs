@@ -255,6 +255,7 @@ pub(in crate::bottlenecks::detect) fn looked_at<T>(
     edit(&mut observed);
     let mut point = did.points.last().unwrap().clone();
     point.point.clients = 8;
+    point.other_cpus = Some((seen.busy - seen.on_cpu - 0.1).max(0.0));
     point.metrics.extend([
         (metrics::MACHINE_CPUS, estimate(seen.busy)),
         (metrics::SERVER_CPUS, estimate(seen.on_cpu)),
