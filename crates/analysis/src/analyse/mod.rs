@@ -161,7 +161,14 @@ fn analyse_stage(scope: &Scope, stage: &Stage, host: &HostSummary) -> StageAnaly
         let by_clients: &[&Trial] = if wire { &trials } else { &[] };
         StageArm {
             label: arm.label.clone(),
-            points: points::analyse(&plan, by_clients, server, &alone, &said),
+            points: points::analyse(
+                &plan,
+                by_clients,
+                server,
+                &alone,
+                &said,
+                stage.driver == DriverConfig::OwnLoad,
+            ),
             reads: reads::analyse(by_clients, server),
             checkpoints: checkpoints::analyse(by_clients, facts),
             observed: observed::analysis::analyse(

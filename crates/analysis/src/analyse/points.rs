@@ -12,7 +12,7 @@ use super::machines;
 use crate::ceiling::Ceiling;
 use crate::measured::{LatencyRange, PointAnalysis, TrialAnalysis};
 use crate::trial_view::{Server, TrialView, median_share, others_busy};
-use crate::{latency, metrics, watched};
+use crate::{latency, metrics};
 
 /// The share of the client's own ceiling from which on a figure is bent by it.
 const NEAR_CEILING: f64 = 0.7;
@@ -50,13 +50,15 @@ impl Said<'_> {
 }
 
 /// All points of a server's trials under one load that have at least one, by ascending clients.
-/// `alone` are the trials of the client without a server.
+/// `alone` are the trials of the client without a server. A server that is watched under its own load `may_idle`; of a
+/// load that completes nothing there are no figures.
 pub fn analyse(
     plan: &Plan,
     trials: &[&Trial],
     server: Server,
     alone: &[&Trial],
     said: &Said,
+    may_idle: bool,
 ) -> Vec<PointAnalysis> {
     let mut points: Vec<PointAnalysis> = (0u32..)
         .zip(&plan.points)
@@ -68,9 +70,7 @@ pub fn analyse(
                 .map(|t| TrialView::of(t, server))
                 .filter(|t| t.latency.is_some())
                 .collect();
-            // A server that is watched may be idle; of a load that completes nothing there are no figures.
-            let idle = trials.iter().all(|t| t.record.transactions == 0);
-            if idle && plan.workload.name != watched::OWN_LOAD {
+            if !may_idle && trials.iter().all(|t| t.record.transactions == 0) {
                 return None;
             }
             let mut analysis = analyse_point(*point, &trials)?;

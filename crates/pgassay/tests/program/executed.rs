@@ -114,9 +114,10 @@ fn what_plans_do_is_counted_within_functions_too_and_nothing_stays() {
 
     // It ran for us, and what it wrote was taken back.
     let log = server.log();
-    assert!(log.contains("total for pgassay\n"), "{log}");
+    assert!(log.contains("total for pgassay observer\n"), "{log}");
     let mut session = connect(&server.owner()).unwrap();
-    let stayed = "SELECT count(*) FILTER (WHERE program = 'pgassay'), count(*) > 0 FROM tally";
+    let stayed =
+        "SELECT count(*) FILTER (WHERE program = 'pgassay observer'), count(*) > 0 FROM tally";
     let rows = session.rows(stayed).unwrap().rows;
     assert_eq!(rows, [[Some("0".to_owned()), Some("t".to_owned())]]);
 }

@@ -66,7 +66,7 @@ impl Visit {
         self.server.run(&format!(
             "CREATE FUNCTION public.ends() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN \
                PERFORM pg_terminate_backend(pg_backend_pid()) \
-               WHERE current_setting('application_name') = 'pgassay'; END $$; \
+               WHERE current_setting('application_name') IN ('pgassay', 'pgassay observer'); END $$; \
              CREATE EVENT TRIGGER ends ON ddl_command_start WHEN TAG IN ('{command}') \
                EXECUTE FUNCTION public.ends()"
         ));
