@@ -217,7 +217,7 @@ mod tests {
             r#"{"sessions": 8, "xact_rollback": 18, "pgassay": {"sessions": 4, "xact_rollback": 20}}"#,
         );
         let window = BTreeMap::from([(samplers::PG_STAT_DATABASE.to_owned(), own)]);
-        let sums = analyse([(&window, 1_000_000_000)].into_iter(), None).unwrap();
+        let sums = analyse([&window].into_iter(), None).unwrap();
         assert_eq!(
             sums.database,
             BTreeMap::from([("sessions".to_owned(), 2.0)])

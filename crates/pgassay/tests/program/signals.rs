@@ -180,7 +180,7 @@ fn one_signal_ends_a_run_on_a_frozen_server_and_removes_it() {
 #[test]
 fn a_program_that_was_stopped_divides_by_the_time_between_its_readings() {
     let runs = Runs::new("stopped");
-    let mut child = runs.start(&[
+    let child = runs.start(&[
         "run",
         "select-only",
         "temp",
