@@ -433,7 +433,7 @@ fn the_rate_of_wal_is_that_of_its_own_counter_and_its_size_fits_the_disk() {
     let (gib, free) = (1u64 << 30, Some(72u64 << 30));
     // 33 MiB a second: 20 GiB in ten minutes.
     let (result, step) = forced_checkpoints(day, day, free);
-    assert!(result.saw.contains("in the 24.0 h"), "{}", result.saw);
+    assert!(result.saw.contains("in the 24 h"), "{}", result.saw);
     assert!(
         step.contains("'16GB'") && step.contains("is 20 GiB"),
         "{step}"
@@ -454,7 +454,7 @@ fn the_rate_of_wal_is_that_of_its_own_counter_and_its_size_fits_the_disk() {
         assert_eq!(finding.severity, Severity::Low, "{}", finding.saw);
         assert_eq!(finding.confidence, Confidence::Low, "{}", finding.saw);
         assert!(
-            finding.saw.contains("a time that is not known"),
+            finding.saw.contains("less than a minute ago, or not known"),
             "{}",
             finding.saw
         );

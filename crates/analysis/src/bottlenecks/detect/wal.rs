@@ -12,6 +12,7 @@ use crate::bottlenecks::finding::{
     Confidence, Judged, NotJudged, Observation, Severity, could_not_see, passed,
 };
 use crate::checkpoints::forced_after;
+use crate::number;
 
 pub(super) const DETECTORS: &[Detector] = &[
     facts("forced-checkpoints", checkpoints),
@@ -62,11 +63,11 @@ fn checkpoints(seen: &FactView) -> Judged {
     let covered = covered_seconds(&row);
     let over = match covered {
         Some(seconds) => format!(
-            "in the {:.1} h since these counters were reset, one requested every {:.0} s on average",
-            seconds / 3600.0,
-            seconds / forced.max(1.0)
+            "in the {} since these counters were reset, one requested every {} on average",
+            number::duration(seconds),
+            number::duration((seconds / forced.max(1.0)).round())
         ),
-        None => "in a time that is not known".to_owned(),
+        None => "since a reset that is less than a minute ago, or not known".to_owned(),
     };
     let saw = format!(
         "{forced} checkpoints were requested and {timed} came by time {over} (max_wal_size {}, checkpoint_timeout {timeout} s)",
