@@ -145,6 +145,7 @@ pub fn format_of(name: &str, begin: &[u8]) -> Option<Format> {
 }
 
 #[cfg(test)]
+#[path = "tests/truncated.rs"]
 mod truncated;
 
 #[cfg(test)]
