@@ -75,14 +75,20 @@ impl Sent {
         }
     }
 
+    /// Whether what was set before it may have changed the role that executes it.
+    pub(super) fn may_change_role(&self) -> bool {
+        self.before.iter().any(|set| {
+            let text = set.sql.to_ascii_lowercase();
+            let values = set.values.iter().flatten().map(|v| v.to_ascii_lowercase());
+            let mut all = std::iter::once(text).chain(values);
+            all.any(|text| text.contains("role") || text.contains("authorization"))
+        })
+    }
+
     /// Sets what was set before it.
-    pub(super) fn prelude(&self, session: &mut Session, with_role: bool) -> Result<(), QueryError> {
+    pub(super) fn prelude(&self, session: &mut Session) -> Result<(), QueryError> {
         for set in &self.before {
             let text = set.sql.trim_start().to_ascii_lowercase();
-            let role = ["set role", "set local role", "set session"];
-            if !with_role && role.iter().any(|role| text.starts_with(role)) {
-                continue;
-            }
             if text.starts_with("set") {
                 session.execute_single(&set.sql)?;
                 continue;
@@ -325,7 +331,7 @@ fn execution(
         "BEGIN{mode}; SET LOCAL statement_timeout = {LONGEST_MS}; SET LOCAL lock_timeout = 200"
     ))?;
     let prepare = format!("PREPARE pgassay_executed AS {}", sent.sql);
-    let prelude = sent.prelude(session, true);
+    let prelude = sent.prelude(session);
     let prepared = prelude.and_then(|()| session.execute_single(&prepare));
     let is_prepared = prepared.is_ok();
     let said = prepared.and_then(|()| within(session, sent, settings));
@@ -454,7 +460,7 @@ pub(super) fn inner(executed: &mut Executed, not_observed: &mut Vec<String>) -> 
 fn explained(message: &str) -> Option<(f64, LoggedPlan)> {
     let (ms, rest) = message.strip_prefix("duration: ")?.split_once(" ms")?;
     let plan = plan(rest.trim_start())?;
-    let own = ["EXPLAIN", "PREPARE pgassay_executed"];
+    let own = ["EXPLAIN", "PREPARE"];
     let is_own = own.iter().any(|own| plan.query.starts_with(own));
     (!is_own).then_some((ms.parse().ok()?, plan))
 }

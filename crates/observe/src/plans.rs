@@ -196,30 +196,37 @@ impl Asked<'_> {
         }
         let settings = what_if::settings(&mut Catalogues::new(session, not_observed));
         as_it_was_sent(session).map_err(said)?;
-        if let Some(executed) = self.executed {
-            executed.sent.prelude(session, false).map_err(said)?;
+        // A statement that its load sends as another role is not planned as this one.
+        let replans = self
+            .executed
+            .is_none_or(|executed| !executed.sent.may_change_role());
+        let mut plan = Plan::default();
+        if replans {
+            if let Some(executed) = self.executed {
+                executed.sent.prelude(session).map_err(said)?;
+            }
+            self.prepare(session)?;
+            *prepared = true;
+            let top = self.explained(session)?;
+            plan.root = node(&top["Plan"]);
+            plan.planning_ms = top["Planning Time"].as_f64();
         }
-        self.prepare(session)?;
-        *prepared = true;
-        let top = self.explained(session)?;
-        let mut plan = Plan {
-            root: node(&top["Plan"]),
-            planning_ms: top["Planning Time"].as_f64(),
-            ..Plan::default()
-        };
         if let Some(executed) = self.executed {
             plan.root = node(&executed.said["Plan"]);
             plan.executed = Some(ran(executed));
         }
         let catalogues = &mut Catalogues::new(session, not_observed);
-        plan.alternatives = what_if::alternatives(catalogues, &settings, &plan.root, |session| {
-            // The server keeps a generic plan, whatever settings become.
-            session.execute("DEALLOCATE pgassay_plan").map_err(said)?;
-            self.prepare(session)?;
-            let mut root = node(&self.explained(session)?["Plan"]);
-            drop_outputs(&mut root, &|_| false);
-            Ok(root)
-        });
+        if replans {
+            plan.alternatives =
+                what_if::alternatives(catalogues, &settings, &plan.root, |session| {
+                    // The server keeps a generic plan, whatever settings become.
+                    session.execute("DEALLOCATE pgassay_plan").map_err(said)?;
+                    self.prepare(session)?;
+                    let mut root = node(&self.explained(session)?["Plan"]);
+                    drop_outputs(&mut root, &|_| false);
+                    Ok(root)
+                });
+        }
         add_catalogues(catalogues, &mut plan);
         declared::views(catalogues, &mut plan, &self.example.normalised.text);
         keep_what_tells(&mut plan);
@@ -313,8 +320,8 @@ pub fn logged(session: &mut Session, of: &Longest, not_observed: &mut Vec<String
 /// Names are read as a statement's session reads them; the tables of a load of ours are found first.
 fn as_it_was_sent(session: &mut Session) -> Result<(), QueryError> {
     let ours = session.catalog_value(
-        "SELECT nspname FROM pg_catalog.pg_namespace WHERE nspname = 'pgassay' \
-         AND pg_catalog.has_schema_privilege(oid, 'USAGE')",
+        "SELECT nspname FROM pg_catalog.pg_namespace WHERE nspname = 'pgassay' AND nspowner = \
+         (SELECT oid FROM pg_catalog.pg_roles WHERE rolname = current_user)",
     )?;
     session.execute("SET LOCAL search_path TO DEFAULT")?;
     if ours.is_some() {

@@ -15,7 +15,7 @@ use crate::pg_support::{OWNER, Server};
 
 /// What the role sends all the time. Planning it evaluates table_to_xml, which is STABLE, and so the role's view.
 const SENT: &str = "SELECT count(*), pg_sleep(0.05) FROM theirs.t WHERE x = table_to_xml('theirs.v', true, false, '')::text";
-/// What our own role sends all the time.
+/// What other roles send all the time.
 const OURS: &str = "SELECT count(*), pg_sleep(0.05) FROM own WHERE id < 7";
 
 struct Visited {
@@ -35,6 +35,7 @@ impl Visited {
         server.run("CREATE DATABASE other");
         server.run("CREATE ROLE evil LOGIN; CREATE SCHEMA theirs AUTHORIZATION evil");
         server.run("CREATE TABLE own AS SELECT g AS id FROM generate_series(1, 1000) g");
+        server.run("CREATE ROLE app LOGIN; GRANT SELECT ON own TO app");
         server.run("SELECT lo_from_bytea(4711, 'stolen')");
         let steal = format!("lo_export(4711, '{file}')");
         let mut evil = connect(&as_role(&server, "evil")).unwrap();
@@ -170,6 +171,7 @@ fn no_command_runs_the_code_of_a_role_without_privileges() {
             ("evil", "app", SENT),
             ("evil", "pgassay load", SENT),
             (OWNER, "app", OURS),
+            ("app", "app", OURS),
         ],
     );
     let refused = "statement of role evil is not planned: pgassay plans only statements of its own role, owner; \
@@ -180,6 +182,12 @@ fn no_command_runs_the_code_of_a_role_without_privileges() {
         "{theirs:#}"
     );
     assert!(not_seen.contains(refused), "{not_seen}");
+    // Ours may have been sent with another search path, or by SET ROLE.
+    let planted = "role evil owns objects in this database";
+    let why = ours["no_plan"].as_str().unwrap();
+    assert!(why.contains(planted), "{ours:#}");
+    // A role without privileges over others plans its own.
+    let (_, ours, _) = visited.watched("app");
     assert_eq!(ours["plan"]["root"]["type"], "Aggregate", "{ours:#}");
     // As that role its statement is planned, and ours is not.
     let (theirs, ours, not_seen) = visited.watched("evil");
@@ -220,21 +228,36 @@ fn no_command_runs_the_code_of_a_role_without_privileges() {
     visited.answer(&["check", &here, "--json"]);
 
     server.run("SELECT count(*) FROM theirs.felt WHERE mood = 'sad'");
-    let counted = visited.answer(&[
-        "workload",
-        "from-statements",
-        &here,
-        "--to",
-        "counted.sql",
-        "--json",
-    ]);
-    let left_out = counted["left_out"].to_string();
-    assert!(left_out.contains(refused), "{left_out}");
-    let scripts = counted["scripts"].to_string();
-    assert!(
-        scripts.contains("FROM own") && scripts.contains("theirs.felt"),
-        "{counted:#}"
-    );
+    let from_statements = |target: &str| {
+        let words = [
+            "workload",
+            "from-statements",
+            target,
+            "--to",
+            "counted.sql",
+            "--json",
+            "--force",
+        ];
+        let output = pgassay(&words, &visited.folder.0);
+        assert!(!visited.stolen.exists(), "{output:?}");
+        format!("{output:?}")
+    };
+    let said = from_statements(&here);
+    assert!(!said.contains("table_to_xml"), "{said}");
+    let said = from_statements(&visited.target("app", "postgres"));
+    assert!(said.contains("FROM own"), "{said}");
+    // A load of ours that takes a role on is not planned with the privileges that it gave up.
+    let script = visited.folder.0.join("role.sql");
+    let text = format!("BEGIN;\nSET LOCAL ROLE evil;\n{SENT};\nCOMMIT;\n");
+    fs::write(&script, text).unwrap();
+    let script = script.to_str().unwrap();
+    let words = "--load --observe waits --clients 1 --warmup 0 --trials 1 --time 2 --json";
+    let words: Vec<&str> = ["run", script, &here]
+        .into_iter()
+        .chain(words.split(' '))
+        .collect();
+    let words = [&words[..], &runs_there].concat();
+    visited.answer(&words);
     let taken = pgassay(
         &["workload", "statistics", &here, "--to", "statistics"],
         &visited.folder.0,
@@ -243,11 +266,28 @@ fn no_command_runs_the_code_of_a_role_without_privileges() {
     assert!(!visited.stolen.exists());
     drop(sessions);
 
-    // What our own statement names could be the role's, where it can create objects in the search path.
-    server.run("GRANT CREATE ON SCHEMA public TO evil");
-    let _sessions = Sessions::start(server, &[(OWNER, "app", OURS)]);
+    // What a statement names could be the role's, where it can create objects in the search path, or has. A schema of the
+    // role that is called as ours is in no search path.
+    server.run("GRANT CREATE ON SCHEMA public TO evil; GRANT CREATE ON DATABASE postgres TO evil");
+    let mut evil = connect(&as_role(server, "evil")).unwrap();
+    evil.execute(
+        "CREATE SCHEMA pgassay; GRANT USAGE ON SCHEMA pgassay TO PUBLIC; \
+         CREATE VIEW pgassay.own AS SELECT g AS id FROM generate_series(1, 9) g; GRANT SELECT ON pgassay.own TO PUBLIC",
+    )
+    .unwrap();
+    let _sessions = Sessions::start(server, &[(OWNER, "app", OURS), ("app", "app", OURS)]);
     let (_, ours, not_seen) = visited.watched(OWNER);
     let why = "role evil can create objects in schema public";
     assert!(ours["no_plan"].as_str().unwrap().contains(why), "{ours:#}");
     assert!(not_seen.contains(why), "{not_seen}");
+    let (_, ours, _) = visited.watched("app");
+    assert!(
+        ours["plan"]["relations"]["public.own"].is_object(),
+        "{ours:#}"
+    );
+    evil.execute("CREATE VIEW public.planted AS SELECT 1 AS id")
+        .unwrap();
+    let (_, ours, _) = visited.watched("app");
+    let why = "role evil owns objects in schema public";
+    assert!(ours["no_plan"].as_str().unwrap().contains(why), "{ours:#}");
 }
