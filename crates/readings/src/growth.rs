@@ -57,11 +57,11 @@ mod tests {
             after: Reading::Text(String::new()),
             elapsed_ns,
         };
-        let mut growth = Growth::of(&sample(700_000_000), 1.4);
+        let mut growth = Growth::of(&sample(750_000_000), 1.5);
         assert_eq!(growth.per_second(), Some(2.0));
         assert_eq!(growth.over(1.5), Some(3.0));
-        growth += Growth::of(&sample(300_000_000), 0.1);
-        assert_eq!((growth.per_second(), growth.amount()), (Some(1.5), 1.5));
+        growth += Growth::of(&sample(250_000_000), 0.25);
+        assert_eq!((growth.per_second(), growth.amount()), (Some(1.75), 1.75));
         assert_eq!(Growth::of(&sample(0), 1.0).per_second(), None);
     }
 }

@@ -11,7 +11,11 @@ pub const OBSERVER: &str = "pgassay observer";
 /// The comment in each statement of such a session.
 pub const TAG: &str = "/* pgassay */";
 
-/// The same statements, each with [`TAG`] behind its first word.
+/// First words of statements that carry the tag. Transaction control and settings carry none: from version 16 on
+/// pg_stat_statements counts them with the application's, whatever comments they have, under the text that came first.
+const TAGGED: &[&str] = &["SELECT", "WITH", "VALUES", "TABLE", "PREPARE", "SHOW"];
+
+/// The same statements, each query with [`TAG`] behind its first word.
 ///
 /// Whether a backslash in a plain string escapes a quote depends on the session's settings, so behind such a string
 /// nothing is taken apart.
@@ -43,13 +47,13 @@ pub fn tagged(text: &str) -> String {
                 let whole = sql::dollar_quoted(rest).map(|of| of.length.unwrap_or(rest.len()));
                 (whole.unwrap_or(1), false)
             }
-            [b, ..] if sql::begins_word(*b) => (sql::word(rest), begins),
-            _ => (1, begins),
+            [b, ..] if sql::begins_word(*b) => (sql::word(rest), std::mem::take(&mut begins)),
+            _ => (1, false),
         };
-        out.push_str(&text[at..at + length]);
+        let token = &text[at..at + length];
+        out.push_str(token);
         at += length;
-        if first_word {
-            begins = false;
+        if first_word && TAGGED.iter().any(|word| token.eq_ignore_ascii_case(word)) {
             out.push(' ');
             out.push_str(TAG);
         }
@@ -67,24 +71,24 @@ mod tests {
         for (text, expected) in [
             ("SELECT 1", "SELECT /* pgassay */ 1"),
             (
-                "BEGIN; -- a; b\n select ';', \"x;y\", $a$;$a$; COMMIT",
-                "BEGIN /* pgassay */; -- a; b\n select /* pgassay */ ';', \"x;y\", $a$;$a$; COMMIT /* pgassay */",
+                "BEGIN; SET LOCAL a = b; -- a; b\n select ';', \"x;y\", $a$;$a$; COMMIT",
+                "BEGIN; SET LOCAL a = b; -- a; b\n select /* pgassay */ ';', \"x;y\", $a$;$a$; COMMIT",
             ),
-            ("/* ; */ (SELECT 1)", "/* ; */ ( /* pgassay */SELECT 1)"),
+            ("/* ; */ (SELECT 1)", "/* ; */ (SELECT /* pgassay */ 1)"),
             // With standard_conforming_strings off this is one string.
             (
                 r"SELECT 'a\'; SELECT'",
                 r"SELECT /* pgassay */ 'a\'; SELECT'",
             ),
             (
-                r"SELECT E'a\';b'; SELECT $$\$$; COMMIT",
-                r"SELECT /* pgassay */ E'a\';b'; SELECT /* pgassay */ $$\$$; COMMIT /* pgassay */",
+                r"SELECT E'a\';b'; SELECT $$\$$; SELECT 2",
+                r"SELECT /* pgassay */ E'a\';b'; SELECT /* pgassay */ $$\$$; SELECT /* pgassay */ 2",
             ),
-            ("DO $$BEGIN; END$$", "DO /* pgassay */ $$BEGIN; END$$"),
+            ("CREATE TABLE t AS SELECT 1", "CREATE TABLE t AS SELECT 1"),
             ("SELECT 'a", "SELECT /* pgassay */ 'a"),
             (
-                "SELECT $1 + é; 1",
-                "SELECT /* pgassay */ $1 + é; 1 /* pgassay */",
+                "SELECT $1 + é; TABLE t",
+                "SELECT /* pgassay */ $1 + é; TABLE /* pgassay */ t",
             ),
             (" ; ", " ; "),
             ("", ""),

@@ -285,11 +285,8 @@ fn try_all(major: &'static str, scratch: &Path) {
         assert_eq!(part["default_partition"], true, "{major}: {parts:#}");
         assert_eq!(part["partition_key"][0], "k", "{major}: {parts:#}");
     }
-    let blockers = &seen["observed"]["points"][0]["blockers"];
-    assert!(
-        blockers["unread"].is_null() && !blockers.is_null(),
-        "{major}: {blockers}"
-    );
+    let unread = &seen["observed"]["points"][0]["blockers"]["unread"];
+    assert!(unread.is_null(), "{major}: {unread}");
 
     tried.answer(&["check", &target, "--json"]);
     let file = tried.folder.0.join("own.sql");

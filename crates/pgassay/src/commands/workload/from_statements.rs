@@ -250,6 +250,17 @@ fn counters(session: &mut Session) -> anyhow::Result<Vec<Counted>> {
     Ok(parsed.collect())
 }
 
+/// Whether a statement sets something for its transaction. What else is in the transaction is not known here.
+fn is_local_setting(query: &str) -> bool {
+    let mut words = query.split_ascii_whitespace();
+    let mut is = |word: &str| {
+        words
+            .next()
+            .is_some_and(|one| one.eq_ignore_ascii_case(word))
+    };
+    is("SET") && is("LOCAL")
+}
+
 /// What the server says of each statement: its parameters' types, and what they are compared with.
 fn understand(
     session: &mut Session,
@@ -263,7 +274,7 @@ fn understand(
     let all: f64 = counted.iter().map(|one| one.time_ms).sum();
     let work: Vec<Counted> = counted
         .into_iter()
-        .filter(|one| !is_frame(&one.query))
+        .filter(|one| !is_frame(&one.query) && !is_local_setting(&one.query))
         .collect();
     made.statements = work.iter().map(|one| one.calls).sum();
     made.time_covered = (all > 0.0).then_some(0.0);
