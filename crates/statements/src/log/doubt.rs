@@ -29,6 +29,10 @@ pub enum Doubt {
     LiteralLayout,
     /// The value of a parameter.
     Parameter,
+    /// An entry of another session stands between its first line and a further one.
+    Interleaved,
+    /// It changes all rows of a table, and nothing shows that its last line is there.
+    NoWhere,
 }
 
 impl Doubt {
@@ -49,6 +53,12 @@ impl Doubt {
                 "a literal of several lines whose indentation or line ends the log lost"
             }
             Self::Parameter => "a parameter may be cut off (log_parameter_max_length)",
+            Self::Interleaved => {
+                "may be cut off: lines of another entry stand between its lines in the log"
+            }
+            Self::NoWhere => {
+                "an UPDATE or DELETE without WHERE and semicolon, whose end may not be in the log"
+            }
         }
     }
 }
@@ -59,6 +69,58 @@ pub(super) fn is_collector_limit(length: usize) -> bool {
     let limits = [length, length + 1];
     let power = |limit: &usize| *limit >= LEAST_LIMIT && limit.is_power_of_two();
     length == CLOUDWATCH || limits.iter().any(power)
+}
+
+/// Whether a text ends in an UPDATE or DELETE of all rows that no semicolon or parenthesis ends.
+pub(super) fn changes_all_rows(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    // The depth of the UPDATE or DELETE that has no WHERE so far.
+    let mut without: Option<i64> = None;
+    let mut depth = 0_i64;
+    let mut before: &[u8] = b"";
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        let rest = &bytes[at..];
+        let second = rest.get(1);
+        let skipped = match byte {
+            b'-' if second == Some(&b'-') => Some(sql::line_comment(rest)),
+            b'/' if second == Some(&b'*') => sql::block_comment(rest),
+            b'\'' | b'"' => sql::quoted(rest, false),
+            b'e' | b'E' if second == Some(&b'\'') => sql::quoted(&rest[1..], true).map(|n| n + 1),
+            b'$' => sql::dollar_quoted(rest).and_then(|string| string.length),
+            _ => None,
+        };
+        if let Some(length) = skipped {
+            at += length;
+            continue;
+        }
+        if sql::begins_word(*byte) {
+            let word = &rest[..sql::word(rest)];
+            let is = |wanted: &str| word.eq_ignore_ascii_case(wanted.as_bytes());
+            // FOR UPDATE, FOR NO KEY UPDATE, ON DELETE CASCADE, ON CONFLICT DO UPDATE, MERGE's THEN DELETE.
+            let part = ["for", "key", "on", "do", "then"];
+            let part = part
+                .iter()
+                .any(|of| before.eq_ignore_ascii_case(of.as_bytes()));
+            if (is("update") || is("delete")) && !part {
+                without = Some(depth);
+            } else if is("where") && without == Some(depth) {
+                without = None;
+            }
+            before = word;
+            at += word.len();
+            continue;
+        }
+        match byte {
+            b'(' | b'[' => depth += 1,
+            b')' | b']' => depth -= 1,
+            b';' => without = None,
+            _ => {}
+        }
+        without = without.filter(|of| depth >= *of);
+        at += 1;
+    }
+    without.is_some()
 }
 
 /// What a statement's text says of its own end. Where the log lost its layout (`reflowed`), a literal of several lines
@@ -136,6 +198,34 @@ mod tests {
         assert_eq!(of_text(lines, false), None);
         assert_eq!(of_text(lines, true), Some(Doubt::LiteralLayout));
         assert_eq!(of_text("SELECT /* a\n b */ 1\n", true), None);
+    }
+
+    #[test]
+    fn changes_of_all_rows_need_an_end() {
+        for text in [
+            "DELETE FROM orders",
+            "/* a */ -- ;\n update only orders SET closed = true -- WHERE a = 1",
+            "UPDATE t SET (a, b) = (SELECT 1, 2 FROM u WHERE u.id = 7)",
+            "UPDATE t SET a = ' WHERE ', \"where\" = $$ ; WHERE $$",
+            "WITH old AS (SELECT id FROM t WHERE a = 1) DELETE FROM t USING old",
+            "UPDATE t SET a = 1 WHERE id = 1; DELETE FROM t",
+            "EXPLAIN DELETE FROM t RETURNING id",
+        ] {
+            assert!(changes_all_rows(text), "{text}");
+        }
+        for text in [
+            "DELETE FROM orders ; -- all",
+            "DELETE FROM t WHERE id = 1",
+            "UPDATE t SET a = (SELECT max(b) FROM u)\n\twhere id = 1",
+            "WITH gone AS (DELETE FROM t RETURNING id) SELECT * FROM gone",
+            "SELECT a FROM t FOR NO KEY UPDATE",
+            "SELECT a FROM t FOR /* b */ UPDATE",
+            "INSERT INTO t VALUES (1) ON CONFLICT (a) DO UPDATE SET a = 1",
+            "MERGE INTO t USING u ON t.a = u.a WHEN MATCHED THEN DELETE",
+            "SELECT 'DELETE FROM t', \"update\", updated FROM t",
+        ] {
+            assert!(!changes_all_rows(text), "{text}");
+        }
     }
 
     #[test]

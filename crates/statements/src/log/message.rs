@@ -109,6 +109,10 @@ fn statement(text: &str, record: &Record) -> Option<Statement> {
         record
             .doubt
             .or_else(|| doubt::of_text(text, record.reflowed))
+            .or_else(|| {
+                let unbounded = record.open_ended && doubt::changes_all_rows(text);
+                unbounded.then_some(Doubt::NoWhere)
+            })
     };
     if let Some(text) = text.strip_prefix("statement: ") {
         return Some(Statement {

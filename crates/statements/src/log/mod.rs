@@ -42,6 +42,8 @@ pub struct Record {
     pub doubt: Option<Doubt>,
     /// Its line breaks and indentation may not be those that were sent.
     pub reflowed: bool,
+    /// Nothing marks its end: lines at its end may be missing unnoticed (stderr).
+    pub open_ended: bool,
 }
 
 /// What was read, and what was not.
@@ -51,7 +53,7 @@ pub struct Counts {
     pub records: u64,
     /// Lines or records that are none.
     pub foreign: u64,
-    /// Of these, records of csvlog and jsonlog of which a part is missing.
+    /// Of these, records of which a part is missing.
     pub cut: u64,
     /// Records that were too long.
     pub too_long: u64,

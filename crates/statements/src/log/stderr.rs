@@ -40,6 +40,13 @@ pub(super) fn severity(text: &str) -> Option<(&'static str, &str)> {
     Some((known, rest.trim_start_matches(' ')))
 }
 
+/// Whether a line that could not be read may be the first one of an entry: what it said of a session is lost.
+fn begins_entry(text: &str) -> bool {
+    ["LOG:", "duration:", "statement:"]
+        .iter()
+        .any(|word| text.contains(word))
+}
+
 /// Lines of a record, to which more may belong.
 pub(super) struct Lines {
     prefix: Prefix,
@@ -48,6 +55,8 @@ pub(super) struct Lines {
     in_detail: bool,
     /// They belong to something that is not kept.
     passing: bool,
+    /// That is of another session.
+    of_another: bool,
     /// How the lines of the record are laid out.
     layout: Layout,
 }
@@ -70,6 +79,7 @@ impl Lines {
             record: None,
             in_detail: false,
             passing: true,
+            of_another: false,
             layout: Layout::default(),
         }
     }
@@ -90,6 +100,7 @@ impl Lines {
                         .as_mut()
                         .filter(|record| record.session == said.session);
                     self.passing = same.is_none();
+                    self.of_another = same.is_none();
                     self.in_detail = true;
                     if let Some(record) = same {
                         message.clone_into(&mut record.detail);
@@ -97,6 +108,8 @@ impl Lines {
                 }
                 Some(("HINT" | "STATEMENT" | "CONTEXT" | "QUERY" | "LOCATION", _)) => {
                     self.passing = true;
+                    let open = self.record.as_ref();
+                    self.of_another = open.is_some_and(|record| record.session != said.session);
                 }
                 Some((severity, message)) => {
                     let record = Record {
@@ -107,6 +120,7 @@ impl Lines {
                         application: said.application.to_owned(),
                         severity: severity.to_owned(),
                         message: message.to_owned(),
+                        open_ended: true,
                         ..Record::default()
                     };
                     self.begin(Some(record), counts, found);
@@ -114,6 +128,8 @@ impl Lines {
                 // An entry all the same: its lines are not those of the one before.
                 None => {
                     counts.foreign += 1;
+                    // A severity in another language has its colon.
+                    counts.cut += u64::from(!said.rest.contains(':') || begins_entry(said.rest));
                     self.begin(None, counts, found);
                 }
             }
@@ -123,6 +139,7 @@ impl Lines {
             self.goes_on(&text[blanks.min(TAB)..], false, counts);
         } else {
             counts.foreign += 1;
+            counts.cut += u64::from(begins_entry(text));
             self.doubt(Doubt::Unprefixed);
         }
         if is_collector_limit(line.len()) {
@@ -137,6 +154,7 @@ impl Lines {
             found(record);
         }
         self.passing = next.is_none();
+        self.of_another = false;
         self.in_detail = false;
         self.layout = Layout::default();
         self.record = next;
@@ -146,9 +164,15 @@ impl Lines {
     fn goes_on(&mut self, more: &str, tab: bool, counts: &mut Counts) {
         let layout = &mut self.layout;
         let empty = std::mem::take(&mut layout.empty);
-        let Some(record) = self.record.as_mut().filter(|_| !self.passing) else {
+        let Some(record) = self.record.as_mut() else {
             return;
         };
+        if self.passing {
+            if self.of_another {
+                record.doubt.get_or_insert(Doubt::Interleaved);
+            }
+            return;
+        }
         layout.tabs |= tab;
         layout.blanks |= !tab;
         if layout.tabs && layout.blanks {
@@ -173,7 +197,7 @@ impl Lines {
 
     /// Says why the record that is open may not be whole.
     pub fn doubt(&mut self, doubt: Doubt) {
-        if let Some(record) = self.record.as_mut().filter(|_| !self.passing) {
+        if let Some(record) = &mut self.record {
             record.doubt.get_or_insert(doubt);
         }
     }

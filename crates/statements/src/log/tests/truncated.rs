@@ -15,7 +15,7 @@ const SENT: &[&str] = &[
     "SELECT a -- (\n\nFROM \"t\"",
     "DO $$\nBEGIN\n  DELETE FROM t;\nEND $$",
     "INSERT INTO t VALUES (1,\n2), ('it''s', 3)",
-    "UPDATE t SET a = 1;\nDELETE FROM t",
+    "UPDATE t SET a = 1;\nDELETE FROM t;",
     "DELETE FROM t /* all\nof it */ WHERE a IN (\n\t1)\n",
 ];
 
@@ -170,8 +170,8 @@ fn lines_of_others_and_long_lines_put_the_statement_before_them_in_doubt() {
         };
         one.doubt
     };
-    assert_eq!(behind(""), None);
-    assert_eq!(behind("\n\n"), None);
+    assert_eq!(behind(""), Some(Doubt::NoWhere));
+    assert_eq!(behind("\n\n"), Some(Doubt::NoWhere));
     assert_eq!(behind(" \tWHERE a = 1\n"), None);
     for (lines, doubt) in [
         ("cp: cannot stat 'x'\n", Doubt::Unprefixed),
@@ -188,7 +188,7 @@ fn lines_of_others_and_long_lines_put_the_statement_before_them_in_doubt() {
     }
     // An entry that can't be read ends the one before it, and has lines of its own.
     let other = "2026-11-23 09:00:00.000 UTC [7] a@b JOURNAL:  x\n\ty\n";
-    assert_eq!(behind(other), None);
+    assert_eq!(behind(other), Some(Doubt::NoWhere));
     let line = format!("\tWHERE a = {:>1$}", 1, 8192 - 11);
     assert_eq!(behind(&format!("{line}\n")), Some(Doubt::CollectorLimit));
 
@@ -198,6 +198,83 @@ fn lines_of_others_and_long_lines_put_the_statement_before_them_in_doubt() {
     reader.too_long();
     reader.line(statement.as_bytes(), &mut |record| found.push(record));
     assert_eq!(found[0].doubt, Some(Doubt::LongLine));
+}
+
+/// `grep LOG:` leaves the first line of each entry.
+#[test]
+fn a_log_of_first_lines_has_no_update_or_delete_of_all_rows() {
+    let sent = [
+        "DELETE FROM orders\n\tWHERE id = 72",
+        "/* shop */ UPDATE orders SET closed = true\n\tWHERE id = 71;",
+        "WITH old AS (SELECT 1)\n\tDELETE FROM orders WHERE id = 1",
+        "UPDATE orders SET closed = true WHERE id = 71",
+        "SELECT 1 FROM orders FOR UPDATE",
+        "DELETE FROM carts;",
+    ];
+    let entry = |sent: &str| {
+        let line = sent.lines().next().unwrap();
+        format!("2026-11-23 09:00:00.000 UTC [7] a@b LOG:  duration: 1.000 ms  statement: {line}\n")
+    };
+    let log: String = sent.iter().map(|sent| entry(sent)).collect();
+    let (statements, _) = read(&debian(), &(log + &entry("SELECT 2")));
+    let doubts: Vec<_> = statements.iter().map(|one| one.doubt).collect();
+    let no_where = Some(Doubt::NoWhere);
+    let last = Some(Doubt::LastOfFile);
+    assert_eq!(doubts, [no_where, no_where, None, None, None, None, last]);
+    // Records of csvlog have an end.
+    let (statements, _) = read(&Format::Csv, &format!("{}\n", csv(1, "DELETE FROM orders")));
+    assert_eq!(statements[0].doubt, None);
+}
+
+#[test]
+fn lines_of_another_session_between_those_of_a_statement_put_it_in_doubt() {
+    let at = "2026-11-23 09:00:00.000 UTC";
+    let with = |between: &str, more: &str| {
+        let text = format!(
+            "{at} [7] a@b LOG:  duration: 1.000 ms  statement: SELECT a FROM orders\n{at} {between}\n{more}\n\
+             {at} [7] a@b LOG:  checkpoint starting: time\n"
+        );
+        let (statements, _) = read(&debian(), &text);
+        let [one] = statements.as_slice() else {
+            panic!("{statements:?}");
+        };
+        one.doubt
+    };
+    for entry in [
+        "STATEMENT:  SELECT 2",
+        "HINT:  x",
+        "CONTEXT:  x",
+        "DETAIL:  x",
+    ] {
+        let other = format!("[8] a@b {entry}");
+        let more = "\tWHERE id = 72";
+        assert_eq!(with(&other, more), Some(Doubt::Interleaved), "{entry}");
+        let more = "WHERE id = 72";
+        assert_eq!(with(&other, more), Some(Doubt::Unprefixed), "{entry}");
+        let more = format!("{at} [8] a@b HINT:  y");
+        assert_eq!(with(&other, &more), None, "{entry}");
+    }
+    // Its own entry has lines, too.
+    let own = with("[7] a@b CONTEXT:  SQL statement \"SELECT", "\t1\"");
+    assert_eq!(own, None);
+}
+
+#[test]
+fn damaged_first_lines_of_entries_count_as_cut() {
+    for (line, cut) in [
+        ("[7] a@b LOG:  duration: 1.000 ms  statement: SELECT 1", 1),
+        ("2026-11-23 09:00:00.000 UTC [7] a@b LO", 1),
+        (
+            "2026-11-23 09:00:00.000 UTC [7] a@b L?G:  duration: 1.0 ms",
+            1,
+        ),
+        ("2026-11-23 09:00:00.000 UTC [7] a@b FEHLER:  nichts", 0),
+        ("cp: cannot stat 'x'", 0),
+        ("2026-11-23 09:00:00.000 UTC [7] a@b LOG:  x", 0),
+    ] {
+        let (_, counts) = read(&debian(), line);
+        assert_eq!(counts.cut, cut, "{line}");
+    }
 }
 
 /// A record of csvlog.
