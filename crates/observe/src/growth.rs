@@ -7,7 +7,7 @@ use std::time::Instant;
 use pgassay_model::observed::growth::{Grown, GrowthRecord, HoldsHorizon};
 use pgassay_pgwire::{ResultSet, Session};
 use pgassay_text::normalise::normalise;
-use pgassay_text::own::{OBSERVER, TAG};
+use pgassay_text::own::OBSERVER;
 
 /// Rows of a view that are kept.
 const KEPT: usize = 30;
@@ -113,7 +113,9 @@ const NAMES: &[&str] = &["name", "of", "relid", "schemaname", "relname"];
 
 /// What keeps dead rows: sessions' snapshots and transactions, prepared transactions, slots, and standbys that report
 /// their oldest snapshot (hot_standby_feedback), by a slot or without one. A statement that has just begun keeps
-/// none that count, and vacuum is no session whose snapshot keeps rows. A session of another database holds rows here only
+/// none that count, and vacuum is no session whose snapshot keeps rows, unless it is VACUUM FULL; the server calls
+/// autovacuum's statements so. Of sessions of other roles a role without pg_read_all_stats sees what they hold, and neither
+/// since when nor their statement: the oldest of these is a row of its own (`hidden session`). A session of another database holds rows here only
 /// by its transaction's id, which is the xmin of snapshots that are taken meanwhile. A parallel worker has its leader's
 /// snapshot. Whose own transaction is the oldest comes first of those with the same xmin. The last column is what it
 /// holds, of a session in which transaction. Slots of 9.4 do not show who reads them. (pg_stat_replication would go through
@@ -124,7 +126,7 @@ fn horizon() -> String {
     FROM pg_stat_get_wal_senders() w, pg_stat_get_activity(w.pid) a), \
     sessions AS (SELECT a.*, CASE WHEN datid <> (SELECT oid FROM pg_database WHERE datname = current_database()) \
       THEN NULL ELSE backend_xmin END AS xmin FROM pg_stat_get_activity(NULL) a WHERE pid <> pg_backend_pid() \
-      AND xact_start IS NOT NULL AND coalesce(query, '') NOT LIKE 'autovacuum:%' \
+      AND coalesce(query, '') !~* '^[[:space:]]*(/[*].*?[*]/[[:space:]]*)*(autovacuum:|vacuum(?![[:alnum:]_])(?![[:space:]]+full|[[:space:]]*[(][^)]*full))' \
       AND coalesce(to_json(a) ->> 'backend_type', '') <> 'parallel worker' \
       AND coalesce(application_name, '') <> '{OBSERVER}') SELECT * FROM ( \
     SELECT 'session' AS kind, pid::text AS name, greatest(age(xmin), age(backend_xid)) AS transactions, \
@@ -132,7 +134,11 @@ fn horizon() -> String {
       query AS statement, false AS catalogs_only, coalesce(age(backend_xid) >= greatest(age(xmin), age(backend_xid)), \
       false) AS own_transaction, concat_ws('/', xact_start, CASE WHEN age(backend_xid) >= greatest(age(xmin), \
       age(backend_xid)) THEN backend_xid ELSE xmin END) AS holds \
-    FROM sessions WHERE xmin IS NOT NULL OR backend_xid IS NOT NULL \
+    FROM sessions WHERE (xmin IS NOT NULL OR backend_xid IS NOT NULL) AND xact_start IS NOT NULL \
+    UNION ALL (SELECT 'hidden session', pid::text, greatest(age(xmin), age(backend_xid)), NULL, '', application_name, '', \
+      false, false, concat_ws('/', xmin, backend_xid) FROM sessions WHERE (xmin IS NOT NULL OR backend_xid IS NOT NULL) \
+      AND xact_start IS NULL AND usesysid IS NOT NULL AND coalesce(state, 'disabled') = 'disabled' \
+      AND pid NOT IN (SELECT pid FROM senders) ORDER BY 3 DESC LIMIT 1) \
     UNION ALL SELECT 'prepared transaction', gid, age(transaction), \
       extract(epoch FROM clock_timestamp() - prepared), '', '', '', false, true, transaction::text FROM pg_prepared_xacts \
     UNION ALL SELECT CASE WHEN r.pid IS NULL OR s.plugin IS NOT NULL THEN 'replication slot' ELSE 'standby' END, \
@@ -143,7 +149,7 @@ fn horizon() -> String {
       WHERE s.xmin IS NOT NULL OR s.catalog_xmin IS NOT NULL \
     UNION ALL SELECT 'standby', application_name, age(backend_xmin), NULL, '', '', '', false, false, backend_xmin::text \
       FROM senders WHERE backend_xmin IS NOT NULL) held \
-    ORDER BY transactions DESC, own_transaction DESC, seconds DESC NULLS LAST LIMIT 10"
+    ORDER BY transactions DESC, kind = 'hidden session' DESC, own_transaction DESC, seconds DESC NULLS LAST LIMIT 10"
     )
 }
 
@@ -214,8 +220,8 @@ fn number(session: &mut Session) -> Option<u32> {
     session.value("SHOW server_version_num").ok()??.parse().ok()
 }
 
-/// Sums of pg_stat_statements by the statement's number, of this database and without our own; none where the extension
-/// is not in it.
+/// Sums of pg_stat_statements by the statement's number, of this database; none where the extension is not in it. Texts are
+/// not read: with many long ones that takes long, and writes temporary files.
 fn statements(session: &mut Session) -> Result<Rows, String> {
     let schema = column(
         session,
@@ -243,8 +249,8 @@ fn statements(session: &mut Session) -> Result<Rows, String> {
     ask(
         session,
         &format!(
-            "SELECT queryid AS name, {} FROM {schema}.pg_stat_statements(true) \
-             WHERE queryid IS NOT NULL AND coalesce(query, '') NOT LIKE '%{TAG}%' AND dbid = (SELECT oid FROM pg_database \
+            "SELECT queryid AS name, {} FROM {schema}.pg_stat_statements(false) \
+             WHERE queryid IS NOT NULL AND dbid = (SELECT oid FROM pg_database \
              WHERE datname = current_database()) GROUP BY 1",
             sums.join(", ")
         ),
@@ -401,6 +407,20 @@ mod tests {
                 .collect(),
             tag: String::new(),
         })
+    }
+
+    #[test]
+    fn vacuum_is_no_holder_and_hidden_sessions_come_first() {
+        let sql = horizon();
+        // With standard_conforming_strings = off a backslash in a literal would be an escape.
+        assert!(!sql.contains('\\'), "{sql}");
+        for words in [
+            "(autovacuum:|vacuum(?!",
+            "'hidden session' DESC, own_transaction DESC",
+            "xact_start IS NULL AND usesysid IS NOT NULL",
+        ] {
+            assert!(sql.contains(words), "{words}: {sql}");
+        }
     }
 
     #[test]

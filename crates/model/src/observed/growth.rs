@@ -48,7 +48,7 @@ fn is_zero(ns: &u64) -> bool {
 /// Something with an old snapshot or an old transaction: rows that died since stay for it.
 #[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct HoldsHorizon {
-    /// `session`, `prepared transaction`, `replication slot`, `standby`.
+    /// `session`, `hidden session` (of another role), `prepared transaction`, `replication slot`, `standby`.
     pub kind: String,
     /// A session's process, or its name.
     pub name: String,

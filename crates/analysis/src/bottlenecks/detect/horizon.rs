@@ -10,6 +10,9 @@ use crate::bottlenecks::finding::Observation;
 /// Seconds from which on a prepared transaction is taken to be forgotten.
 pub(super) const ORPHANED: f64 = 5.0;
 
+/// The kind of the oldest session of another role of which the server does not show since when it holds anything.
+const HIDDEN: &str = "hidden session";
+
 /// What holds the horizon.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Cause<'a> {
@@ -33,6 +36,13 @@ pub(super) fn cause<'a>(all: &'a [HoldsHorizon], found: &HoldsHorizon) -> Cause<
         .copied()
         .filter(|held| lasts(held) || is_own(held))
         .collect();
+    let hidden = all
+        .iter()
+        .find(|held| held.kind == HIDDEN && held.transactions >= found.transactions);
+    if let Some(hidden) = hidden {
+        let others = candidates.into_iter().filter(|held| held.kind != HIDDEN);
+        return Cause::Among([hidden].into_iter().chain(others).collect());
+    }
     match (owner.filter(|owner| lasts(owner)), candidates.as_slice()) {
         (Some(owner), _) => Cause::Proven(owner),
         (None, [one]) if lasts(one) => Cause::Proven(one),
@@ -90,7 +100,13 @@ impl Cause<'_> {
     pub(super) fn end(&self, seen: Observation, then: &str) -> Observation {
         match self {
             Self::Proven(held) => end(seen, held, then),
-            Self::Among(_) => seen
+            Self::Among(held) => match held.iter().any(|held| held.kind == HIDDEN) {
+                true => seen.advice(
+                    "sessions of other roles are hidden: grant pg_read_all_stats (from 10 on) to the role that pgassay \
+                     connects as, and look again",
+                ),
+                false => seen,
+            }
                 .sql(
                     "SELECT pid, datname, usename, application_name, state, backend_xid, backend_xmin, xact_start, query FROM \
                      pg_stat_activity WHERE backend_xid IS NOT NULL OR backend_xmin IS NOT NULL ORDER BY xact_start;   -- ask twice, a \
@@ -247,6 +263,31 @@ mod tests {
             assert!(!ends(&said) && said.contains("was not shown"), "{said}");
             let old: Vec<&HoldsHorizon> = all.iter().filter(|held| lasts(held)).collect();
             assert!(old.iter().all(|held| said.contains(&held.name)), "{said}");
+        }
+    }
+
+    #[test]
+    fn with_a_hidden_session_as_old_none_is_ended() {
+        let own = HoldsHorizon {
+            own_transaction: true,
+            ..session("901", 30.0, true)
+        };
+        for visible in [session("900", 30.0, true), own] {
+            let younger = HoldsHorizon {
+                transactions: 3.0,
+                ..held(HIDDEN, "4711", None, true)
+            };
+            assert!(ends(&said(&[visible.clone(), younger])));
+            let hidden = held(HIDDEN, "4711", None, false);
+            let said = said(&[visible.clone(), hidden]);
+            assert!(!ends(&said), "{said}");
+            for words in [
+                "hidden session 4711",
+                &visible.name,
+                "grant pg_read_all_stats",
+            ] {
+                assert!(said.contains(words), "{words}: {said}");
+            }
         }
     }
 

@@ -143,7 +143,9 @@ const QUESTIONS: &[Question] = &[
         from: 0,
         until: ANY,
         // Whose own transaction is the oldest comes first of those with the same xmin. A parallel worker has its
-        // leader's snapshot.
+        // leader's snapshot. VACUUM holds none, unless it is VACUUM FULL; 9.6 shows autovacuum by its statement only. Of
+        // sessions of other roles a role without pg_read_all_stats sees what they hold, and not since when: the oldest of
+        // these is a row of its own.
         sql: "SELECT * FROM ( \
               SELECT 'prepared transaction' AS kind, gid AS name, \
                      age(transaction) AS transactions, \
@@ -164,8 +166,18 @@ const QUESTIONS: &[Question] = &[
               WHERE (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND xact_start IS NOT NULL \
                     AND pid <> pg_backend_pid() \
                     AND coalesce(application_name, '') <> 'pgassay observer' \
-                    AND coalesce(to_json(a) ->> 'backend_type', '') NOT IN ('parallel worker', 'autovacuum worker')) held \
-              ORDER BY transactions DESC, own_transaction DESC, seconds DESC NULLS LAST LIMIT 20",
+                    AND coalesce(query, '') !~* \
+                        '^[[:space:]]*(/[*].*?[*]/[[:space:]]*)*(autovacuum:|vacuum(?![[:alnum:]_])(?![[:space:]]+full|[[:space:]]*[(][^)]*full))' \
+                    AND coalesce(to_json(a) ->> 'backend_type', '') NOT IN ('parallel worker', 'autovacuum worker') \
+              UNION ALL (SELECT 'hidden session', pid::text, greatest(age(backend_xmin), age(backend_xid)), NULL, \
+                     false, application_name \
+              FROM pg_stat_activity \
+              WHERE (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND xact_start IS NULL \
+                    AND usesysid IS NOT NULL AND coalesce(state, 'disabled') = 'disabled' \
+                    AND pid <> pg_backend_pid() AND pid NOT IN (SELECT pid FROM pg_stat_replication) \
+                    AND coalesce(application_name, '') <> 'pgassay observer' ORDER BY 3 DESC LIMIT 1)) held \
+              ORDER BY transactions DESC, kind = 'hidden session' DESC, own_transaction DESC, \
+                       seconds DESC NULLS LAST LIMIT 20",
     },
     Question {
         id: "invalid_indexes",
