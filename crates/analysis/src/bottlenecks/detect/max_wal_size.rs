@@ -47,38 +47,51 @@ impl Needs<'_> {
             None => "the rate of WAL is not known".to_owned(),
         };
         let free = free_bytes(self.directories);
-        let (most, limits) = match free {
-            Some(free) => (
-                MOST.min(free / OF_FREE),
-                format!(
-                    "the limits are half of the {} that are free on the file system of pg_wal, and {}",
-                    shown(free),
-                    shown(MOST)
-                ),
-            ),
-            None => (
-                MOST_UNSEEN,
-                format!(
-                    "the free space of the file system of pg_wal is not known, so the limit is {}: check it first",
-                    shown(MOST_UNSEEN)
-                ),
-            ),
+        let most = match free {
+            Some(free) => MOST.min(free / OF_FREE),
+            None => MOST_UNSEEN,
         };
         let size = most.min(wanted << 30);
-        if size <= now.max(1 << 26) {
-            return seen.advice(format!(
-                "do not raise max_wal_size{} here without more space for pg_wal: {amount}; {limits}",
-                self.now
-                    .map_or_else(String::new, |now| format!(" ({})", shown(now)))
-            ));
-        }
+        let more = size > now.max(1 << 26);
         let value = match size >> 30 {
             0 => format!("{}MB", size >> 20),
             gibibytes => format!("{gibibytes}GB"),
         };
-        seen.sql(format!(
-            "ALTER SYSTEM SET max_wal_size = '{value}'; SELECT pg_reload_conf();   -- {amount}; {limits}"
-        ))
+        let present = self
+            .now
+            .map_or_else(String::new, |now| format!(" ({})", shown(now)));
+        match free {
+            Some(free) if more => seen.sql(format!(
+                "ALTER SYSTEM SET max_wal_size = '{value}'; SELECT pg_reload_conf();   -- {amount}; the limits are half of \
+                 the {} that are free on the file system of pg_wal, and {}",
+                shown(free),
+                shown(MOST)
+            )),
+            Some(free) if free / OF_FREE < MOST => seen.advice(format!(
+                "do not raise max_wal_size{present} here without more space for pg_wal: {amount}; the limit is half of the \
+                 {} that are free on its file system",
+                shown(free)
+            )),
+            Some(_) => seen.advice(format!(
+                "max_wal_size{present} is at the {} that are recommended at most: a recovery replays up to that much WAL. If \
+                 the time of a recovery allows it, set more by hand: {amount}",
+                shown(MOST)
+            )),
+            None => {
+                let then = match more {
+                    true => format!("then set max_wal_size = '{value}', if twice that is free: {amount}"),
+                    false => format!(
+                        "max_wal_size{present} is at the {} that are recommended unseen; set more only where that is free \
+                         twice: {amount}",
+                        shown(MOST_UNSEEN)
+                    ),
+                };
+                seen.advice(format!(
+                    "the free space of the file system of pg_wal is not known. Look first: df on that file system, and SELECT \
+                     pg_size_pretty(sum(size)) FROM pg_ls_waldir() for what WAL takes now; {then}"
+                ))
+            }
+        }
     }
 }
 
@@ -120,8 +133,9 @@ mod tests {
             (gib, Some(400.0 * mib), Some(gib), "do not raise"),
             (gib, Some(400.0 * mib), Some(0), "do not raise"),
             (gib, Some(400.0 * mib), None, "'4GB'"),
-            (4 * gib, Some(400.0 * mib), None, "do not raise"),
-            (16 * gib, Some(400.0 * mib), Some(900 * gib), "do not raise"),
+            (4 * gib, Some(400.0 * mib), None, "recommended unseen"),
+            (16 * gib, Some(400.0 * mib), Some(900 * gib), "recovery"),
+            (16 * gib, Some(400.0 * mib), Some(20 * gib), "do not raise"),
             (gib, None, Some(72 * gib), "'4GB'"),
             // Bursts: the mean rate asks for less than the server has.
             (2 * gib, Some(1.0), Some(72 * gib), "'3GB'"),
@@ -130,6 +144,11 @@ mod tests {
             assert!(step.contains(says), "{now} {rate:?} {free:?}: {step}");
             let unknown = free.is_none();
             assert_eq!(step.contains("pg_wal is not known"), unknown, "{step}");
+            let command = step.starts_with("ALTER SYSTEM");
+            assert!(!(command && unknown), "{step}");
+            // Space is the limit only where it is.
+            let space = step.contains("without more space");
+            assert_eq!(space, says == "do not raise", "{step}");
         }
     }
 }

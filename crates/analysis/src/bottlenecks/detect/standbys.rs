@@ -27,7 +27,8 @@ fn synchronous(seen: &FactView) -> Judged {
         "remote_apply" => "has replayed its WAL",
         _ => "has flushed its WAL",
     };
-    if let Some(absent) = absent(seen)? {
+    let standing = standing(seen)?;
+    if let Standing::Absent(absent) = &standing {
         let saw = format!("{saw}: each commit waits until a standby {waits_for}, and {absent}.");
         return standby_first(Observation::new(Severity::High, Confidence::High, saw)).found();
     }
@@ -47,6 +48,9 @@ fn synchronous(seen: &FactView) -> Judged {
         format!("{saw}: each commit waits until {who} {waits_for}."),
     )
     .sql("SELECT application_name, sync_state, write_lag, flush_lag, replay_lag FROM pg_stat_replication;   -- one must be sync or quorum");
+    if standing == Standing::NotKnown {
+        return found.seen(NOT_SEEN).advice(LOOK_FIRST).found();
+    }
     match level {
         "remote_apply" => found.sql(
             "ALTER SYSTEM SET synchronous_commit = 'on'; SELECT pg_reload_conf();   \
@@ -73,22 +77,43 @@ fn asked_for(names: &str) -> usize {
     number.flatten().unwrap_or(1)
 }
 
-/// Why commits that wait for standbys would not end: fewer are connected than the names ask for. None where there are
-/// enough, where no name is given, and where it can't be seen.
-fn absent(seen: &FactView) -> Result<Option<String>, NotJudged> {
+/// Whether commits that wait for standbys end.
+#[derive(PartialEq)]
+enum Standing {
+    /// No name is given, or enough are connected.
+    Enough,
+    /// They do not, for this reason: fewer are connected than the names ask for.
+    Absent(String),
+    /// Which standbys are connected, or how they take part, can't be seen.
+    NotKnown,
+}
+
+const NOT_SEEN: &str =
+    "whether the standbys that synchronous_standby_names asks for are connected could not be seen";
+const LOOK_FIRST: &str = "leave synchronous_commit as it is until pg_stat_replication shows, to a role with \
+     pg_read_all_stats, as many standbys with sync or quorum as synchronous_standby_names asks for: without them commits \
+     at each level above local would not end";
+
+fn standing(seen: &FactView) -> Result<Standing, NotJudged> {
     let names = seen.value("synchronous_standby_names")?.trim();
+    if names.is_empty() {
+        return Ok(Standing::Enough);
+    }
     let Ok(standbys) = seen.rows("standbys") else {
-        return Ok(None);
+        return Ok(Standing::NotKnown);
     };
     // Who may not see how a standby takes part sees that there is one.
-    if names.is_empty() || standbys.iter().any(|row| word(row, "sync_state").is_none()) {
-        return Ok(None);
+    if standbys.iter().any(|row| word(row, "sync_state").is_none()) {
+        return Ok(Standing::NotKnown);
     }
     let connected = standbys.iter().filter(|row| takes_part(row)).count();
     let wanted = asked_for(names);
-    Ok((connected < wanted).then(|| {
-        format!("{connected} of {wanted} that synchronous_standby_names asks for are connected: commits do not end")
-    }))
+    Ok(match connected < wanted {
+        true => Standing::Absent(format!(
+            "{connected} of {wanted} that synchronous_standby_names asks for are connected: commits do not end"
+        )),
+        false => Standing::Enough,
+    })
 }
 
 /// The steps where a synchronous standby is missing. No level of synchronous_commit is among them: those above local would
@@ -101,13 +126,21 @@ fn standby_first(found: Observation) -> Observation {
         ))
 }
 
-/// The steps of `found` where synchronous_commit is off and commits would wait for a standby that is not there, if it were
-/// not.
+/// The steps of `found` where synchronous_commit is off and commits would wait for a standby that is not there, or may not
+/// be, if it were not.
 pub(super) fn instead_of_waiting(seen: &FactView, found: Observation) -> Option<Observation> {
-    let absent = absent(seen).ok()??;
-    Some(standby_first(found.seen(absent)).advice(
-        "leave synchronous_commit as it is until then: each level above local would make commits wait",
-    ))
+    match standing(seen).ok()? {
+        Standing::Enough => None,
+        Standing::Absent(absent) => Some(standby_first(found.seen(absent)).advice(
+            "leave synchronous_commit as it is until then: each level above local would make commits wait",
+        )),
+        Standing::NotKnown => Some(
+            found
+                .seen(NOT_SEEN)
+                .sql("SELECT application_name, state, sync_state FROM pg_stat_replication;")
+                .advice(LOOK_FIRST),
+        ),
+    }
 }
 
 fn archiving(seen: &FactView) -> Judged {
