@@ -24,6 +24,9 @@ pub const ROWS_PER_DECADE: f64 = 12.0;
 /// What the histograms of one point hold.
 #[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct LatencyDetail {
+    /// Length of the windows of all trials together.
+    #[serde(skip)]
+    pub seconds: f64,
     /// All scripts, from the intended start, microseconds.
     pub all: Percentiles,
     /// The same from the actual start, where a rate makes the two differ.
@@ -132,6 +135,7 @@ pub fn analyse(trials: &[&Trial], workload: &WorkloadPlan) -> Option<LatencyDeta
     );
     let sum = |of: fn(&Trial) -> u64| trials.iter().map(|t| of(t)).sum();
     Some(LatencyDetail {
+        seconds: trials.iter().map(|t| t.window_ns as f64 / 1e9).sum(),
         curve: curve(&all),
         curve_from_actual_start: actual.as_ref().map(curve).unwrap_or_default(),
         from_actual_start: actual.as_ref().map(Percentiles::of),

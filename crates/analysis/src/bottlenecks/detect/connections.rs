@@ -25,15 +25,7 @@ const OPENING: &[&str] = &[
 
 fn connections(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
-    let counters = run.observed?.counters.as_ref()?;
-    let (opened, done) = match of_clients(&run, counters.seconds) {
-        Some(counted) => counted,
-        // pg_stat_database counts them from 14 on.
-        None => (
-            counters.database_rate("sessions")?,
-            counters.database_rate("xact_commit")? + counters.database_rate("xact_rollback")?,
-        ),
-    };
+    let (opened, done) = of_clients(&run).or_else(|| by_counters(&run))?;
     if opened < MANY_SESSIONS || done > FEW_TRANSACTIONS * opened {
         return None;
     }
@@ -78,9 +70,17 @@ fn connections(evidence: &Evidence) -> Option<Observation> {
 
 /// Connections that our clients opened each second, and transactions that they completed: exact, where the server's
 /// counts arrive late and have those of others. None where they kept theirs.
-fn of_clients(run: &RunEvidence, seconds: f64) -> Option<(f64, f64)> {
-    let opened = run.point.detail.as_ref()?.connect.as_ref()?.count as f64;
-    (seconds > 0.0).then(|| (opened / seconds, run.point.throughput_tps.estimate))
+fn of_clients(run: &RunEvidence) -> Option<(f64, f64)> {
+    let detail = run.point.detail.as_ref()?;
+    let opened = detail.connect.as_ref()?.count as f64;
+    (detail.seconds > 0.0).then(|| (opened / detail.seconds, run.point.throughput_tps.estimate))
+}
+
+/// The same as pg_stat_database counts them, from 14 on.
+fn by_counters(run: &RunEvidence) -> Option<(f64, f64)> {
+    let counters = run.observed?.counters.as_ref()?;
+    let done = counters.database_rate("xact_commit")? + counters.database_rate("xact_rollback")?;
+    Some((counters.database_rate("sessions")?, done))
 }
 
 /// Waits of a session for a server that it has called itself: dblink and postgres_fdw, by one name before 17.
@@ -174,7 +174,7 @@ mod tests {
         let mut serializer = V2DeflateSerializer::new();
         serializer.serialize(&opened, &mut bytes).unwrap();
         let opened = BASE64_STANDARD.encode(bytes);
-        let found = |connects: Option<String>| {
+        let found = |connects: Option<String>, counted_s: Option<u64>| {
             let mut run = scaling::run(0.0, |_| 0.0);
             for trial in &mut run.trials {
                 trial.transactions = 100;
@@ -182,20 +182,25 @@ mod tests {
                 let sample = Sample {
                     before: counted(0, 0),
                     after: counted(300, 1200),
-                    elapsed_ns: 1_000_000_000,
+                    elapsed_ns: counted_s.unwrap_or(0) * 1_000_000_000,
                 };
-                trial.samples.insert(PG_STAT_DATABASE.to_owned(), sample);
+                if counted_s.is_some() {
+                    trial.samples.insert(PG_STAT_DATABASE.to_owned(), sample);
+                }
             }
             let diagnosis = analyse(&run).stages.remove(0).diagnosis.unwrap();
             one(&diagnosis.findings, "connections-opened").saw.clone()
         };
-        let saw = found(Some(opened));
+        // Windows of a second, whatever time the counters cover.
+        for counted_s in [Some(1), Some(3), None] {
+            let saw = found(Some(opened.clone()), counted_s);
+            assert!(
+                saw.contains("100 sessions are opened each second, each for 1.0 transactions"),
+                "{counted_s:?}: {saw}"
+            );
+        }
         assert!(
-            saw.contains("100 sessions are opened each second, each for 1.0 transactions"),
-            "{saw}"
-        );
-        assert!(
-            found(None).contains("300 sessions"),
+            found(None, Some(1)).contains("300 sessions"),
             "what the server counts else"
         );
     }
