@@ -196,14 +196,16 @@ impl Requirement {
             let cpu = cpu::find(id.strip_prefix("runs-on-")?)?;
             Some(Self {
                 id: Cow::Owned(id.to_owned()),
-                scope: Scope::Atomics,
-                meaning: "no atomic instruction that this CPU lacks runs without a check",
+                scope: Scope::All,
+                meaning: "for this machine, and no LSE, POWER9 memory-atomic or Zacas instruction that this CPU lacks \
+                          runs without a check",
                 check: Check::RunsOn(cpu),
             })
         })
     }
 
-    /// Whether it says anything about this file: a demand on atomics passes over files without any.
+    /// Whether it says anything about this file: a demand on atomics passes over files without any, but for
+    /// `runs-on-CPU`, which is about every program and library.
     pub fn concerns(&self, binary: &Binary) -> bool {
         match self.scope {
             Scope::Atomics => {
@@ -252,5 +254,41 @@ fn readable(binary: &Binary) -> Result<(), String> {
     match &binary.machine {
         Machine::Other(name) => Err(format!("instructions of {name} are not read")),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn without_atomics(machine: &str, kind: &str) -> Binary {
+        let document = serde_json::json!({
+            "path": "x", "machine": machine, "kind": kind, "size_bytes": 1000,
+            "build": {"compilers": [], "stripped": true, "has_dwarf": false},
+            "hardening": {
+                "pie": true, "relro": "full", "executable_stack": false, "branch_targets": false,
+                "return_addresses": false, "stack_protector": false, "fortified": false,
+            },
+            "bounds": {"functions": 1, "named": 1, "by_source": {}, "covered_bytes": 1, "text_bytes": 1},
+            "atomics": {"counts": {}, "functions": []},
+            "hints": [],
+        });
+        serde_json::from_value(document).expect("a binary")
+    }
+
+    #[test]
+    fn whether_a_file_runs_is_asked_of_one_without_atomics_too() {
+        let requirement = Requirement::find("runs-on-raspberry-pi-4").unwrap();
+        let of = |machine: &str, kind: &str| {
+            let binary = without_atomics(machine, kind);
+            let concerns = requirement.concerns(&binary);
+            concerns.then(|| requirement.check(&binary))
+        };
+        let why = "the file is for x86-64".to_owned();
+        assert_eq!(of("x86-64", "shared-library"), Some(Err(why)));
+        assert_eq!(of("aarch64", "pie-executable"), Some(Ok(())));
+        assert_eq!(of("aarch64", "debug-info"), None);
+        let atomics = Requirement::find("lse").unwrap();
+        assert!(!atomics.concerns(&without_atomics("aarch64", "shared-library")));
     }
 }
