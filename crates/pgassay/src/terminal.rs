@@ -233,17 +233,10 @@ impl Terminal {
         self.marked(&"error:".red().to_string(), text);
     }
 
-    /// A line that another pgassay said on its error side, with our colours.
-    pub fn relay(&mut self, line: &str) {
-        if let Some(text) = line.strip_prefix("warning: ") {
-            self.warn(text);
-        } else if let Some(text) = line.strip_prefix("error: ") {
-            self.complain(text);
-        } else if let Some(text) = line.strip_prefix("  help: ") {
-            self.note(text);
-        } else {
-            self.line(line);
-        }
+    /// A line that another pgassay said on its error side. It begins with the place: the other machine may be hostile,
+    /// and its `help:` is not ours.
+    pub fn relay(&mut self, place: &str, line: &str) {
+        self.line(&format!("{place}: {line}"));
     }
 
     /// What can be done about the complaint before.
@@ -397,5 +390,19 @@ mod tests {
                 "{said}"
             );
         }
+    }
+
+    #[test]
+    fn what_another_machine_says_begins_with_its_name() {
+        let err = Page::default();
+        let mut terminal = Terminal::plain(Box::new(Page::default()), Box::new(err.clone()), 80);
+        for line in ["warning: a", "error: b", "  help: c", "d"] {
+            terminal.relay("ssh://db1", line);
+        }
+        let said = String::from_utf8(err.0.borrow().clone()).unwrap();
+        assert_eq!(
+            said,
+            "ssh://db1: warning: a\nssh://db1: error: b\nssh://db1:   help: c\nssh://db1: d\n"
+        );
     }
 }

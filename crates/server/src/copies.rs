@@ -109,7 +109,7 @@ impl Dump {
             .args(["--format=directory", "--no-sync"])
             .arg(format!("--jobs={}", jobs()))
             .arg(format!("--file={}", into.display()));
-        name_original(&mut command, wanted.original, conninfo, &self.home.data())?;
+        let _passfile = name_original(&mut command, wanted.original, conninfo, &self.home.data())?;
         let (ended_well, said) = tools::run(command, &self.home.log(), wanted.stop)?;
         if ended_well {
             return Ok(());

@@ -47,7 +47,7 @@ impl Schema {
                 .args(["--schema-only", "--no-comments"])
                 .arg(format!("--section={name}"))
                 .arg(format!("--file={}", file.display()));
-            name_original(&mut command, wanted.original, &conninfo, &home.data())?;
+            let _passfile = name_original(&mut command, wanted.original, &conninfo, &home.data())?;
             let (ended_well, said) = tools::run(command, &home.log(), wanted.stop)?;
             match ended_well {
                 true => fs::read_to_string(&file)

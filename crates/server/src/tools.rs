@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use pgassay_pgwire::Conninfo;
+use pgassay_sys::private::Directory;
 use pgassay_sys::programs;
 use rustix::process::{Pid, Signal, kill_process_group};
 
@@ -146,16 +147,17 @@ fn complaints(said: &str) -> Vec<String> {
 }
 
 /// Names the original to a tool: neither its arguments nor its environment have a password in them. One that was typed,
-/// or is in our environment, comes by a password file in `private`, which nobody else may enter.
+/// or is in our environment, comes by a password file in a directory of its own below `private`, which is to be kept
+/// until the tool has ended.
 ///
 /// # Errors
-/// Where the file can't be written.
+/// Where the file can't be written, or can't hold the password.
 pub(super) fn name_original(
     command: &mut Command,
     typed: &str,
     conninfo: &Conninfo,
     private: &Path,
-) -> Result<(), TargetError> {
+) -> Result<Option<Directory>, TargetError> {
     let mut secrets = conninfo
         .hosts
         .iter()
@@ -164,16 +166,26 @@ pub(super) fn name_original(
     let is_ours = is_typed || std::env::var_os("PGPASSWORD").is_some();
     let Some(secret) = secrets.next().filter(|_| is_ours) else {
         command.arg(format!("--dbname={typed}"));
-        return Ok(());
+        return Ok(None);
     };
-    let file = private.join("passfile");
+    // libpq takes a line's end, and a carriage return before it, for the end of the password.
+    if secret.reveal().iter().any(|byte| b"\n\r".contains(byte)) {
+        return Err(TargetError::Usage(
+            "the password has a line break, which a password file can't hold, and pg_dump is given it in one; \
+             give the role another password, or let it connect without one (peer, a certificate)"
+                .to_owned(),
+        ));
+    }
+    let directory = Directory::make(private, "passfile")
+        .map_err(|error| TargetError::place(private, "can't hold a password file", &error))?;
+    let file = directory.path().join("passfile");
     write_passfile(&file, secret.reveal())
         .map_err(|error| TargetError::place(&file, "can't be written", &error))?;
     command.env("PGPASSFILE", &file);
     // A password file that was typed would be read instead.
     if !is_typed && !typed.contains("passfile") {
         command.arg(format!("--dbname={typed}"));
-        return Ok(());
+        return Ok(Some(directory));
     }
     command.arg(format!("--dbname={}", conninfo.redacted()));
     let files = [
@@ -197,10 +209,10 @@ pub(super) fn name_original(
         }
         None => {}
     }
-    Ok(())
+    Ok(Some(directory))
 }
 
-/// Writes a file as libpq reads it (manual, "The Password File"): for all servers, databases and users.
+/// Writes a new file as libpq reads it (manual, "The Password File"): for all servers, databases and users.
 fn write_passfile(path: &Path, secret: &[u8]) -> io::Result<()> {
     let mut line = b"*:*:*:*:".to_vec();
     for byte in secret {
@@ -211,15 +223,15 @@ fn write_passfile(path: &Path, secret: &[u8]) -> io::Result<()> {
     }
     line.push(b'\n');
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
+    // What is there already, a link too, is refused: it is not ours.
+    options.write(true).create_new(true).mode(0o600);
     options.open(path)?.write_all(&line)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pgassay_sys::private::Directory;
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     fn tools(version: &str) -> Tools {
         Tools {
@@ -263,18 +275,51 @@ mod tests {
         let typed = r"host=127.0.0.1 user=me dbname=shop password='hu\\sh:it' sslmode=require";
         let conninfo = Conninfo::parse(typed).unwrap();
         let mut command = Command::new("pg_dump");
-        name_original(&mut command, typed, &conninfo, private.path()).unwrap();
+        let own = name_original(&mut command, typed, &conninfo, private.path());
+        let own = own.unwrap().expect("a directory");
         let arguments: Vec<_> = command.get_args().map(|a| a.to_string_lossy()).collect();
         assert!(
             !arguments.iter().any(|argument| argument.contains("sh:it")),
             "{arguments:?}"
         );
         let envs: Vec<_> = command.get_envs().collect();
-        let file = private.path().join("passfile");
+        let file = own.path().join("passfile");
         assert!(envs.contains(&("PGPASSFILE".as_ref(), Some(file.as_os_str()))));
         assert!(!envs.iter().any(|(name, _)| *name == "PGPASSWORD"));
         assert_eq!(fs::read(&file).unwrap(), b"*:*:*:*:hu\\\\sh\\:it\n");
         let mode = fs::metadata(&file).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
+        drop(own);
+        assert_eq!(fs::read_dir(private.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_password_file_is_not_written_through_a_link() {
+        let private = Directory::make(&std::env::temp_dir(), "pgassay-tools").unwrap();
+        let (other, file) = (
+            private.path().join("other"),
+            private.path().join("passfile"),
+        );
+        fs::write(&other, "theirs").unwrap();
+        symlink(&other, &file).unwrap();
+        let error = write_passfile(&file, b"secret").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&other).unwrap(), b"theirs");
+    }
+
+    #[test]
+    fn a_password_that_no_file_can_hold_is_refused() {
+        let private = Directory::make(&std::env::temp_dir(), "pgassay-tools").unwrap();
+        let typed = "postgresql://me:one%0Atwo@127.0.0.1/shop";
+        let conninfo = Conninfo::parse(typed).unwrap();
+        let mut command = Command::new("pg_dump");
+        let error = name_original(&mut command, typed, &conninfo, private.path()).unwrap_err();
+        let said = error.to_string();
+        assert!(
+            said.contains("line break") && said.contains("give the role"),
+            "{said}"
+        );
+        assert!(!said.contains("two"), "{said}");
+        assert_eq!(fs::read_dir(private.path()).unwrap().count(), 0);
     }
 }

@@ -95,9 +95,10 @@ pub fn deploy(args: &DeployArgs, terminal: &mut Terminal) -> anyhow::Result<Exit
 
 /// Refuses a file in which something else would stand than is shown.
 fn refuse_hidden(name: &str, text: &str) -> Result<(), Failure> {
-    let is_hidden = |c: char| pgassay_text::is_unsafe(c) && c != '\n';
+    let is_hidden = |c: char| pgassay_text::is_unsafe(c);
+    // Not by lines(), which takes a carriage return before a line's end away.
     let Some((line, hidden)) = text
-        .lines()
+        .split('\n')
         .find_map(|l| Some((l, l.chars().find(|c| is_hidden(*c))?)))
     else {
         return Ok(());
@@ -155,4 +156,17 @@ fn checked(args: &PlanArgs) -> anyhow::Result<Plan> {
         ),
     };
     Ok(Plan { words, collects })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_carriage_return_is_refused_also_before_the_end_of_a_line() {
+        assert!(refuse_hidden("job.yaml", "a: b\nc: d\n").is_ok());
+        for text in ["a: b\r\nc: d\n", "a: b\rc\n", "a\n\u{202e}b\n"] {
+            assert!(refuse_hidden("job.yaml", text).is_err(), "{text:?}");
+        }
+    }
 }

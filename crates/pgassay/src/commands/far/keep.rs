@@ -350,7 +350,10 @@ mod tests {
     #[test]
     fn a_file_and_a_directory_of_one_name_are_refused() {
         let place = place();
-        for names in [["r/x.json", "r/x.json/y.json"], ["q/x.json/y.json", "q/x.json"]] {
+        for names in [
+            ["r/x.json", "r/x.json/y.json"],
+            ["q/x.json/y.json", "q/x.json"],
+        ] {
             let mut keeper = Keeper::new(place.path().join("runs"), "ssh://db1");
             let [first, second] = names.map(|name| piece(name, 0, false, true));
             keeper.take(&first, b"{}").unwrap();

@@ -109,7 +109,7 @@ pub fn there(
                 }
             }
             let facts = facts.and_then(|number| outputs.get(&number));
-            let written = page::write(there, &keeper, facts.map(Vec::as_slice), terminal);
+            let written = page::write(there, &keeper, facts.map(Vec::as_slice), terminal, stop);
             match Exit::from_code(code) {
                 // It was shown already why there is less.
                 exit @ (Exit::Usage | Exit::Target | Exit::Interrupted | Exit::Fault) => Ok(exit),
@@ -182,6 +182,7 @@ fn hear(
     let mut runs_there = String::new();
     let mut asked = false;
     let here = keeper.root().display().to_string();
+    let place = there.place.to_string();
     loop {
         if stop.asked() && !asked {
             asked = true;
@@ -215,7 +216,7 @@ fn hear(
             Some(Word::Out(text)) => terminal.show(&translated(&text, &runs_there, &here))?,
             Some(Word::Said(text)) => {
                 for line in translated(&text, &runs_there, &here).lines() {
-                    terminal.relay(line);
+                    terminal.relay(&place, line);
                 }
             }
             Some(Word::Refused(why)) => {

@@ -8,6 +8,7 @@ use anyhow::bail;
 use pgassay_model::Failure;
 use pgassay_sys::stop::Stop;
 
+use super::files::is_data;
 use super::keep::Keeper;
 use super::words::{There, show};
 use crate::cli::args::Command;
@@ -41,24 +42,20 @@ enum Source {
 /// More bytes than that are not rendered without being asked for.
 const LARGEST: u64 = 256 << 20;
 
-/// What a browser takes for a page, by the end of its name.
-const PAGES: [&str; 9] = [
-    "html", "htm", "xhtml", "xht", "shtml", "mhtml", "mht", "svg", "xml",
-];
-
-/// Refuses to write what another machine sends into a file that a browser would take for a page.
+/// Refuses to write what another machine sends into a file that a browser may take for a page. A file without an ending
+/// is one: browsers look into it.
 ///
 /// # Errors
-/// Where the file is called like one.
+/// Where the file's name is not that of data.
 pub fn refuse_name(path: &Path) -> Result<(), Failure> {
-    let end = path.extension().unwrap_or_default().to_string_lossy();
-    match PAGES.iter().any(|page| end.eq_ignore_ascii_case(page)) {
-        true => Err(Failure::usage(format!(
-            "{} is the name of a page, and what another machine sends is not written as one",
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    match is_data(&name) || name.ends_with(".md") {
+        true => Ok(()),
+        false => Err(Failure::usage(format!(
+            "{} may be taken for a page, and what another machine sends is written as data only",
             path.display()
         ))
-        .with_remedy("choose another name, such as one that ends in .json or .txt")),
-        false => Ok(()),
+        .with_remedy("choose a name that ends in .json, .jsonl, .csv, .toml, .sql, .txt or .md")),
     }
 }
 
@@ -112,7 +109,7 @@ pub fn of_runs(keeper: &Keeper, terminal: &mut Terminal, stop: &Stop) {
         if stop.asked() {
             break;
         }
-        let rendered = rendered(&dir).and_then(|page| page_of_run(&dir, &page));
+        let rendered = rendered(&dir, stop).and_then(|page| page_of_run(&dir, &page));
         if let Err(error) = rendered {
             terminal.warn(&format!("no report of {}: {error:#}", dir.display()));
         }
@@ -128,13 +125,14 @@ pub fn write(
     keeper: &Keeper,
     facts: Option<&[u8]>,
     terminal: &mut Terminal,
+    stop: &Stop,
 ) -> anyhow::Result<()> {
     let Some(page) = &there.page else {
         return Ok(());
     };
     let text = match (page.source, facts, keeper.recorded().first()) {
-        (Source::Facts, Some(facts), _) => check::page(facts, &page.only)?,
-        (Source::Run, _, Some(dir)) if keeper.bytes() <= LARGEST => rendered(dir)?,
+        (Source::Facts, Some(facts), _) => guarded(stop, || check::page(facts, &page.only))?,
+        (Source::Run, _, Some(dir)) if keeper.bytes() <= LARGEST => rendered(dir, stop)?,
         _ => bail!(
             Failure::partial(format!("nothing came to render {} from", page.to.display()))
                 .with_remedy("read what the other machine said above")
@@ -146,11 +144,71 @@ pub fn write(
 }
 
 /// The page of the run or lab in this directory.
-fn rendered(dir: &Path) -> anyhow::Result<String> {
-    if !dir.join(lab::RECORD).exists() {
-        return Ok(pgassay_report::html(&Look::at(dir)?.document()));
+fn rendered(dir: &Path, stop: &Stop) -> anyhow::Result<String> {
+    guarded(stop, || match dir.join(lab::RECORD).exists() {
+        true => lab::page(dir),
+        false => Ok(pgassay_report::html(&Look::at(dir)?.document())),
+    })
+}
+
+/// Renders unless Ctrl-C was pressed. What came may be damaged, so that a panic is an error like others.
+fn guarded(stop: &Stop, render: impl FnOnce() -> anyhow::Result<String>) -> anyhow::Result<String> {
+    if stop.asked() {
+        bail!(Failure::interrupted());
     }
-    // What came may be damaged.
-    catch_unwind(AssertUnwindSafe(|| lab::page(dir)))
+    catch_unwind(AssertUnwindSafe(render))
         .unwrap_or_else(|_| bail!(Failure::usage("pgassay fails on it: please report that")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_to_be_data_is_refused() {
+        for name in [
+            "a.json",
+            "/x/a.b.jsonl",
+            "a.csv",
+            "a.toml",
+            "a.sql",
+            "a.txt",
+            "a.md",
+        ] {
+            assert!(refuse_name(Path::new(name)).is_ok(), "{name}");
+        }
+        for name in [
+            "a.html",
+            "a.SVG",
+            "a.svgz",
+            "a.shtm",
+            "a.xsl",
+            "a.json.html",
+            "a",
+            ".json/a",
+            "/",
+            "a.json.",
+        ] {
+            let refused = refuse_name(Path::new(name)).unwrap_err();
+            assert!(
+                refused
+                    .remedy
+                    .is_some_and(|remedy| remedy.contains(".json")),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_panic_while_a_page_is_rendered_is_an_error() {
+        let stop = Stop::new();
+        let damaged = guarded(&stop, || panic!("damaged")).unwrap_err();
+        assert!(damaged.to_string().contains("please report"), "{damaged}");
+        stop.ask();
+        let interrupted = guarded(&stop, || panic!("it is rendered")).unwrap_err();
+        assert!(
+            interrupted.to_string().contains("interrupted"),
+            "{interrupted}"
+        );
+    }
 }
