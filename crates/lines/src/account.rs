@@ -40,8 +40,11 @@ pub struct Account {
     pub method: String,
     /// Sessions that were recorded, one after the other.
     pub sessions: usize,
-    /// Transactions of each.
+    /// Transactions of each; of the first where they differ.
     pub transactions: u64,
+    /// Transactions of each session, where stepping stopped before some had all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub transactions_by_session: Vec<u64>,
     /// Seed of the first session's random numbers; the next have the next.
     pub seed: u64,
     /// Bytes of a line.
@@ -166,6 +169,26 @@ pub struct Subject {
 }
 
 impl Account {
+    /// What was recorded, in words.
+    pub fn sessions_in_words(&self) -> String {
+        let each: Vec<String> = self
+            .transactions_by_session
+            .iter()
+            .map(u64::to_string)
+            .collect();
+        match each.is_empty() {
+            true => format!(
+                "{} sessions of {} transactions each",
+                self.sessions, self.transactions
+            ),
+            false => format!(
+                "{} sessions of {} transactions",
+                self.sessions,
+                each.join(" and ")
+            ),
+        }
+    }
+
     /// Puts samples beside it; `one_server` says that they are of the same server since its start.
     pub fn put_beside(&mut self, sampled: Sampled, one_server: bool) {
         let lines = self.lines.iter().map(|line| Counted {
@@ -193,6 +216,10 @@ pub fn account(sequences: &[Sequence], subject: Subject, transfers: Vec<Transfer
     let line = subject.line_bytes.clamp(16, 256);
     let first = sequences.first();
     let transactions = first.map_or(0, |s| s.transactions);
+    let mut by_session: Vec<u64> = sequences.iter().map(|s| s.transactions).collect();
+    if by_session.iter().all(|count| *count == transactions) {
+        by_session.clear();
+    }
     let mut lines: HashMap<u64, Gathered> = HashMap::new();
     let mut total = Counts::default();
     let mut unnamed: BTreeMap<String, f64> = BTreeMap::new();
@@ -294,6 +321,7 @@ pub fn account(sequences: &[Sequence], subject: Subject, transfers: Vec<Transfer
         method: subject.method,
         sessions: sequences.len(),
         transactions,
+        transactions_by_session: by_session,
         seed: subject.seed,
         line_bytes: line,
         instructions: instructions as f64 / transactions_all.max(1) as f64,
@@ -469,6 +497,26 @@ mod tests {
             ..Subject::default()
         };
         account(sequences, subject, Vec::new())
+    }
+
+    #[test]
+    fn transactions_are_counted_by_session_where_they_differ() {
+        let whole = |transactions| Sequence {
+            transactions,
+            ..sequence(&[(640, Kind::Load)])
+        };
+        let alike = of(&[whole(3), whole(3)]);
+        assert_eq!(
+            alike.sessions_in_words(),
+            "2 sessions of 3 transactions each"
+        );
+        let account = of(&[whole(3), whole(5)]);
+        assert_eq!(
+            account.sessions_in_words(),
+            "2 sessions of 3 and 5 transactions"
+        );
+        // 200 instructions of 8 transactions.
+        assert_eq!(account.instructions, 25.0);
     }
 
     #[test]

@@ -139,14 +139,20 @@ impl Report for Difference {
         let target = |label: &str, account: &Account| {
             Fact::new(label, &account.target).remark(&account.version)
         };
+        let mut facts = vec![target("A", a), target("B", b)];
+        for (label, account) in [("doubt about A", a), ("doubt about B", b)] {
+            facts.extend(account.doubts.iter().map(|doubt| Fact::new(label, doubt)));
+        }
+        let recorded = match (a.sessions_in_words(), b.sessions_in_words()) {
+            (a, b) if a == b => a,
+            (a, b) => format!("{a} of A, {b} of B"),
+        };
         let table = |pairs: &[Pair], what: &str, caption: &str| table(pairs, what, caption);
         Document {
             title: format!("{}: shared cache lines of A and B", a.workload),
             provenance: format!(
-                "{}; {} sessions of {} transactions each, seed {}; pgassay {}",
+                "{}; {recorded}, seed {}; pgassay {}",
                 a.method,
-                a.sessions,
-                a.transactions,
                 a.seed,
                 env!("CARGO_PKG_VERSION")
             ),
@@ -158,7 +164,7 @@ impl Report for Difference {
                     title: "What differs",
                     depth: Depth::Summary,
                     blocks: vec![
-                        Block::Facts(vec![target("A", a), target("B", b)]),
+                        Block::Facts(facts),
                         Block::Table(table(
                             &self.groups,
                             "memory",

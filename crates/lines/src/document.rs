@@ -21,10 +21,9 @@ impl Report for Account {
         Document {
             title: format!("{}: shared cache lines of a transaction", self.workload),
             provenance: format!(
-                "{}; {} sessions of {} transactions each, seed {}; lines of {} bytes; pgassay {}",
+                "{}; {}, seed {}; lines of {} bytes; pgassay {}",
                 self.method,
-                self.sessions,
-                self.transactions,
+                self.sessions_in_words(),
                 self.seed,
                 self.line_bytes,
                 env!("CARGO_PKG_VERSION")

@@ -70,4 +70,6 @@ pub struct Recording {
     pub unseen_calls: u64,
     /// Seconds that stepping took.
     pub seconds: f64,
+    /// The transactions that it holds, where the limit of stepping was reached before the last one.
+    pub whole: Option<u64>,
 }

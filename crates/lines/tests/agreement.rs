@@ -114,7 +114,7 @@ fn by_stepping(program: &Path) -> Counts {
     let stop = AtomicBool::new(false);
     until_it_waits(child.id());
     let recording = thread::scope(|scope| {
-        let recorder = scope.spawn(|| record(child.id(), &signals, &stop));
+        let recorder = scope.spawn(|| record(child.id(), &signals, None, &stop));
         while !signals.ready.load(Ordering::Acquire) && !recorder.is_finished() {
             thread::sleep(Duration::from_millis(1));
         }
@@ -228,7 +228,12 @@ fn programs_of_32_bits_and_emulators_are_refused() {
     let refused = |command: &mut Command, says: &str| {
         let mut child = command.stdin(Stdio::piped()).spawn().expect("it starts");
         until("a wait", || asleep(child.id()));
-        let recorded = record(child.id(), &Signals::default(), &AtomicBool::new(false));
+        let recorded = record(
+            child.id(),
+            &Signals::default(),
+            None,
+            &AtomicBool::new(false),
+        );
         let message = recorded.unwrap_err().message;
         assert!(message.contains(says), "{message}");
         until("a wait again", || asleep(child.id()));

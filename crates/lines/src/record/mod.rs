@@ -6,6 +6,7 @@
 //! waits; and a second would pass in each transaction, so time passes by the instructions executed,
 //! and timers ring when the session is let go.
 
+mod bound;
 mod calls;
 mod clock;
 #[cfg(any(target_arch = "aarch64", target_arch = "powerpc64"))]
@@ -25,6 +26,8 @@ use pgassay_sys::affinity::OneCpu;
 use pgassay_sys::registers::Registers;
 use pgassay_sys::step::{Stepped, Stopped};
 
+use self::bound::Transaction;
+pub use self::bound::{Bound, Limit};
 use self::calls::{Use, changes_map, is_read_of_socket, is_wait, sleeps};
 use self::clock::{Clock, Vdso};
 #[cfg(any(target_arch = "aarch64", target_arch = "powerpc64"))]
@@ -53,26 +56,39 @@ pub struct Signals {
 }
 
 /// Seizes the process `pid`, a session's, and records it from the first wait for its client to the
-/// one after the last answer. `stop` ends it early.
+/// one after the last answer, or to the end of the last transaction within `bound`. `stop` ends it early.
 ///
 /// # Errors
 /// Where the process can't be stepped, with the remedy; where it ended; where it was stopped.
-pub fn record(pid: u32, signals: &Signals, stop: &AtomicBool) -> Result<Recording, Failure> {
+pub fn record(
+    pid: u32,
+    signals: &Signals,
+    bound: Option<&Bound>,
+    stop: &AtomicBool,
+) -> Result<Recording, Failure> {
     refuse_emulated(pid)?;
     // For speed alone: where it is refused, the session is stepped all the same.
     let _near = OneCpu::with(pid).ok().flatten();
     let stepped = Stepped::seize(pid).map_err(|error| refusal(pid, &error))?;
-    let mut recorder = Recorder::new(pid, stepped)?;
+    let mut recorder = Recorder::new(pid, stepped, bound)?;
     let recorded = recorder.run(signals, stop);
-    let recording = std::mem::take(&mut recorder.recording);
-    let Recorder { stepped, .. } = recorder;
+    let Recorder {
+        stepped,
+        recording,
+        transaction,
+        ..
+    } = recorder;
     stepped
         .let_go()
         .map_err(|error| Failure::target(format!("the session's process {pid}: {error}")))?;
-    recorded.map(|()| recording)
+    recorded?;
+    Ok(match transaction {
+        Some(transaction) => transaction.cut(recording),
+        None => recording,
+    })
 }
 
-struct Recorder {
+struct Recorder<'a> {
     pid: u32,
     stepped: Stepped,
     map: Map,
@@ -87,13 +103,15 @@ struct Recorder {
     calls: Vec<(u64, u64)>,
     sites: HashMap<Site, u32>,
     recording: Recording,
+    /// The one that the session is in, where stepping it is bounded.
+    transaction: Option<Transaction<'a>>,
     /// Whether the last system call waited for the client.
     waited: bool,
     counting: bool,
 }
 
-impl Recorder {
-    fn new(pid: u32, mut stepped: Stepped) -> Result<Self, Failure> {
+impl<'a> Recorder<'a> {
+    fn new(pid: u32, mut stepped: Stepped, bound: Option<&'a Bound>) -> Result<Self, Failure> {
         let registers = stepped.registers().map_err(|error| refusal(pid, &error))?;
         if !registers.is_64_bit() {
             return Err(Failure::target(format!(
@@ -123,6 +141,7 @@ impl Recorder {
             calls: Vec::new(),
             sites: HashMap::new(),
             recording: Recording::default(),
+            transaction: bound.map(Transaction::new),
             waited: false,
             counting: false,
         };
@@ -162,6 +181,9 @@ impl Recorder {
         loop {
             if stop.load(Ordering::Relaxed) {
                 return Err(Failure::interrupted());
+            }
+            if self.reaches_limit() {
+                return Ok(());
             }
             let registers = self.stepped.registers().map_err(|e| self.failed(&e))?;
             if let Some((bytes, address)) =
@@ -205,11 +227,19 @@ impl Recorder {
                     self.recording.seconds = began.elapsed().as_secs_f64();
                     return Ok(());
                 }
+                if let Some(transaction) = self.transaction.as_mut().filter(|_| self.waited) {
+                    transaction.wait_is_over(&self.recording, began.elapsed().as_secs_f64());
+                }
             } else {
                 self.step()?;
             }
             self.recording.instructions += 1;
         }
+    }
+
+    fn reaches_limit(&self) -> bool {
+        let transaction = self.transaction.as_ref();
+        transaction.is_some_and(|one| one.reaches_limit(self.recording.instructions))
     }
 
     /// One instruction that does not wait.
@@ -237,7 +267,8 @@ impl Recorder {
         }
     }
 
-    /// A system call, which may wait. Whether it is the wait after the client's end.
+    /// A system call, which may wait. Whether it is the last one: the wait after the client's end, or one in which the
+    /// limit was reached.
     fn system_call(
         &mut self,
         number: u64,
@@ -262,6 +293,9 @@ impl Recorder {
                 None => {
                     if stop.load(Ordering::Relaxed) {
                         return Err(Failure::interrupted());
+                    }
+                    if self.reaches_limit() {
+                        return Ok(true);
                     }
                     if is_wait(number) && signals.done.load(Ordering::Acquire) {
                         let since = *settled.get_or_insert_with(Instant::now);
@@ -493,7 +527,12 @@ mod tests {
 
     #[test]
     fn a_process_that_is_not_there() {
-        let error = record(u32::MAX >> 2, &Signals::default(), &AtomicBool::new(false));
+        let error = record(
+            u32::MAX >> 2,
+            &Signals::default(),
+            None,
+            &AtomicBool::new(false),
+        );
         assert!(error.unwrap_err().message.contains("not there"));
     }
 }

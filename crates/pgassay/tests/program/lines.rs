@@ -9,8 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pgassay_lines::account::{Account, Subject, account};
+use pgassay_lines::record::{Bound, Limit};
 use pgassay_lines::sequence::Sequence;
 use pgassay_lines::session::{Process, Server as Said, step};
+use pgassay_model::{Failure, FailureKind};
 use pgassay_pgwire::{Conninfo, Session, connect};
 use pgassay_server::extension::Extension;
 use pgassay_server::{Cluster, Installations, LaunchOptions};
@@ -68,13 +70,43 @@ impl Inside {
         let own = session.backend_pid().unsigned_abs();
         let process = Process::find(self.cluster.pid(), own).unwrap();
         let stop = AtomicBool::new(false);
-        let (sequence, doubts) = step(process, &said, 1, &stop, &mut || {
+        let (sequence, doubts) = step(process, &said, 1, None, &stop, &mut || {
             session.rows(statement).unwrap();
             Ok(())
         })
         .unwrap();
         assert!(doubts.is_empty(), "{doubts:?}");
         sequence
+    }
+
+    /// Transactions of one statement each, as on a server that pgassay did not launch, with a limit of instructions.
+    fn bounded(
+        &mut self,
+        session: &mut Session,
+        statements: &[&str],
+        instructions: u64,
+    ) -> Result<(Sequence, Vec<String>), Failure> {
+        let said = Said::ask(&mut self.keeper).unwrap();
+        let own = session.backend_pid().unsigned_abs();
+        let process = Process::find(self.cluster.pid(), own).unwrap();
+        let bound = Bound::new(Limit::Instructions(instructions));
+        let stop = AtomicBool::new(false);
+        let transactions = statements.len() as u64;
+        let recorded = step(
+            process,
+            &said,
+            transactions,
+            Some(&bound),
+            &stop,
+            &mut || {
+                bound.run(transactions, &mut |number| {
+                    session.rows(statements[number as usize]).unwrap();
+                    Ok(())
+                })
+            },
+        );
+        assert!(!traced(process.pid));
+        recorded
     }
 }
 
@@ -131,6 +163,59 @@ fn primitives_are_counted_exactly() {
     // Each finds the block under the lock of its partition.
     assert_eq!(named("LWLock BufferMapping").counts.atomics, 200.0);
     assert!(hit.named_share > 0.5, "{:?}", hit.unnamed);
+}
+
+/// On a server that others use, stepping stops inside a transaction that is too long: what is counted are the whole ones
+/// before it, and it runs to its end.
+#[test]
+fn stepping_is_bounded_inside_a_transaction() {
+    const SHORT: &str = "SELECT count(*) FROM inside.t";
+    let mut inside = Inside::new();
+    let mut session = inside.session();
+    let long = format!(
+        "INSERT INTO {SCHEMA}.t SELECT count(*) FROM generate_series(1, 100000) g RETURNING a"
+    );
+    for statement in [SHORT, &long, SHORT] {
+        session.rows(statement).unwrap();
+    }
+    let uses = |sequence: &Sequence| -> Vec<_> {
+        let uses = sequence.uses.iter();
+        uses.map(|one| (one.address, one.size, one.kind)).collect()
+    };
+    let unbounded = u64::MAX;
+    let (whole, doubts) = inside
+        .bounded(&mut session, &[SHORT, SHORT, SHORT], unbounded)
+        .unwrap();
+    assert!(doubts.is_empty(), "{doubts:?}");
+    assert_eq!((whole.transactions, whole.boundaries.len()), (3, 4));
+    let twice = whole.instructions * 2 / 3;
+
+    let (cut, doubts) = inside
+        .bounded(&mut session, &[SHORT, SHORT, SHORT, &long, SHORT], twice)
+        .unwrap();
+    assert!(
+        doubts[0].contains("3 of 5 transactions were recorded whole"),
+        "{doubts:?}"
+    );
+    assert_eq!(cut.transactions, 3);
+    assert_eq!(cut.boundaries, whole.boundaries);
+    assert_eq!(uses(&cut), uses(&whole));
+    assert_eq!(cut.instructions, whole.instructions);
+    assert_eq!(cut.system_calls, whole.system_calls);
+
+    // No transaction is within the limit.
+    let none = inside
+        .bounded(&mut session, &[&long, SHORT], twice)
+        .unwrap_err();
+    assert_eq!(none.kind, FailureKind::Target, "{none:?}");
+    let remedy = none.remedy.unwrap();
+    assert!(
+        remedy.contains("temp") && remedy.contains("--sample SECONDS"),
+        "{remedy}"
+    );
+    // Both long transactions came to their end, and the session goes on.
+    let rows = format!("SELECT count(*) FROM {SCHEMA}.t WHERE a > 1");
+    assert_eq!(session.value(&rows).unwrap().as_deref(), Some("3"));
 }
 
 /// The same loops by name: an operation without the statement around it.
@@ -345,13 +430,25 @@ impl Visit {
         }
     }
 
-    fn start(&self) -> std::process::Child {
+    /// Steps transactions of one statement.
+    fn args(&self, statement: &str) -> Vec<String> {
         let dir = self.server.socket_dir.display();
         let uri = format!(
             "host={dir} port={} user={OWNER} dbname=postgres",
             self.server.port
         );
-        self.runs.start(&["lines", &uri, "--load", "-n", "1000"])
+        fs::create_dir_all(&self.runs.0).unwrap();
+        let script = self.runs.0.join("statement.sql");
+        fs::write(&script, statement).unwrap();
+        let script = script.to_str().unwrap();
+        let args = ["lines", &uri, "--load", "-n", "1000", "-w", script];
+        args.map(str::to_owned).to_vec()
+    }
+
+    fn start(&self) -> std::process::Child {
+        let args = self.args("SELECT 1;\n");
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        self.runs.start(&args)
     }
 
     /// The process of the session that is stepped, once it is.
@@ -426,6 +523,28 @@ fn a_server_outlives_what_ends_pgassay() {
     assert_eq!(schemas.unwrap().as_deref(), Some("0"));
 }
 
+/// Of transactions that take minutes while they are stepped, none is recorded whole: pgassay reports what else can be done.
+#[test]
+fn transactions_too_long_for_a_running_server() {
+    let visit = Visit::to("lines-long");
+    let mut session = connect(&visit.server.owner()).unwrap();
+    let args = visit.args("SELECT count(*) FROM generate_series(1, 20000);\n");
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let output = visit.runs.run(&args);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    for part in [
+        "probably too long",
+        "no transaction was recorded whole",
+        "--sample SECONDS",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    visit.assert_unharmed(&mut session);
+    let schemas = session.value("SELECT count(*) FROM pg_namespace WHERE nspname = 'pgassay'");
+    assert_eq!(schemas.unwrap().as_deref(), Some("0"));
+}
+
 /// The session is ended by somebody else while it is stepped: pgassay says so.
 #[test]
 fn a_session_that_ends_while_stepped() {
@@ -439,7 +558,9 @@ fn a_session_that_ends_while_stepped() {
     let output = child.wait_with_output().unwrap();
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("ended while it was stepped"), "{said}");
+    // Stepped to its end, or let go while it was ending.
+    let reported = ["ended while it was stepped", "terminating connection"];
+    assert!(reported.iter().any(|part| said.contains(part)), "{said}");
     visit.assert_unharmed(&mut session);
 }
 

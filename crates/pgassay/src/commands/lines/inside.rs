@@ -99,16 +99,17 @@ pub fn recorded(
             ),
         );
         let statement = call.counted(arena.handle, seed, u64::from(count));
-        let (sequence, doubts) = session::step(process, &server, 1, stop.flag(), &mut || {
-            let outcome = session.rows(&statement).map_err(failed);
-            let done = outcome.and_then(|rows| inserver::outcome(&rows).map_err(failed));
-            match done?.operations {
-                done if done == u64::from(count) => Ok(()),
-                done => Err(Failure::target(format!(
-                    "{done} of {count} operations were done"
-                ))),
-            }
-        })?;
+        let (sequence, doubts) =
+            session::step(process, &server, 1, None, stop.flag(), &mut || {
+                let outcome = session.rows(&statement).map_err(failed);
+                let done = outcome.and_then(|rows| inserver::outcome(&rows).map_err(failed));
+                match done?.operations {
+                    done if done == u64::from(count) => Ok(()),
+                    done => Err(Failure::target(format!(
+                        "{done} of {count} operations were done"
+                    ))),
+                }
+            })?;
         seen.doubts.extend(doubts);
         seen.sequences
             .push(loops::operations(sequence, u64::from(count))?);

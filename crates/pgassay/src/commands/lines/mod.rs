@@ -10,6 +10,7 @@ use pgassay_engine::rundir;
 use pgassay_engine::workload::{self, guest, inserver, setup};
 use pgassay_lines::account::{Account, Subject as Of, account};
 use pgassay_lines::difference::Difference;
+use pgassay_lines::record::{Bound, Limit};
 use pgassay_lines::replay::Replay;
 use pgassay_lines::sequence::Sequence;
 use pgassay_lines::session::{self, Process, Server};
@@ -56,8 +57,9 @@ const WARMING_SECONDS: f64 = 10.0;
 const SLOWER: f64 = 100_000.0;
 /// Seconds of stepping, of all sessions together, where nobody said how many transactions.
 const PATIENCE_SECONDS: f64 = 120.0;
-/// A transaction of ours that is open for longer on a running server is announced.
-const SHORT_SECONDS: f64 = 2.0;
+/// How long a session of a running server is stepped inside one transaction, which keeps VACUUM from removing row versions
+/// until it ends.
+const LIMIT: Duration = Duration::from_secs(2);
 /// How long a slice waits for answers at its end: a stepped transaction may take that long.
 const DRAIN: Duration = Duration::from_secs(3600);
 
@@ -349,8 +351,10 @@ fn record(
         }
         let shown = subject.shown.clone();
         terminal.announce(&guest::announcement(&shown, plan, needed, 60.0));
-        terminal
-            .announce("a session of ours will be stepped; others wait for the locks that it holds");
+        terminal.announce(&format!(
+            "a session of ours will be stepped, at most {} s in each transaction; others wait for the locks that it holds",
+            LIMIT.as_secs()
+        ));
     }
     subject.keep(stop);
     progress.say(format!(
@@ -451,11 +455,11 @@ fn recorded(
                     stepped / SLOWER * 1e6,
                     number::duration(stepped),
                 ));
-                if subject.cluster.is_none() && stepped > SHORT_SECONDS {
+                if subject.cluster.is_none() && stepped > LIMIT.as_secs_f64() {
                     terminal.warn(&format!(
-                        "each of these transactions stays open for about {}: until it ends, VACUUM keeps the row versions that \
-                         it may see",
-                        number::duration(stepped)
+                        "these transactions are probably too long: on a server that pgassay did not launch, stepping stops \
+                         after {} s in one",
+                        LIMIT.as_secs()
                     ));
                 }
             }
@@ -470,10 +474,21 @@ fn recorded(
             ),
         );
         let transactions = u64::from(transactions);
-        let client = &mut || execute(&mut engine, transactions, seed, stop);
+        let bound = subject.cluster.is_none();
+        let bound = bound.then(|| Bound::new(Limit::Time(LIMIT)));
+        let client = &mut || match &bound {
+            // Numbers of their own for each transaction, which no other session draws.
+            Some(bound) => bound.run(transactions, &mut |number| {
+                execute(&mut engine, 1, seed.wrapping_add(number << 32), stop)
+            }),
+            None => execute(&mut engine, transactions, seed, stop),
+        };
         let (sequence, found) = match &emulated {
             Some(emulated) => emulated.record(process, &server, transactions, stop, client)?,
-            None => session::step(process, &server, transactions, stop.flag(), client)?,
+            None => {
+                let bound = bound.as_ref();
+                session::step(process, &server, transactions, bound, stop.flag(), client)?
+            }
         };
         seen.doubts.extend(found);
         seen.sequences.push(sequence);
