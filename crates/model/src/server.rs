@@ -43,6 +43,9 @@ pub enum Origin {
         /// True for the archive that stands in where nothing was installed.
         #[serde(default)]
         stand_in: bool,
+        /// True where the data directory was copied from one that initdb had made for an earlier run of the same build.
+        #[serde(default)]
+        prepared: bool,
     },
     /// A server that was there before.
     Running,

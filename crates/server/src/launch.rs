@@ -21,6 +21,7 @@ use super::find::Installation;
 use super::huge_pages::{self, Reservation};
 use super::leftover::{self, Leftover};
 use super::listen::{Listen, Listening};
+use super::prepared::Prepared;
 use super::scratch::{Home, Scratch};
 use super::settings::Settings;
 use super::{TargetError, leftover::start_ticks};
@@ -32,8 +33,17 @@ mod process;
 const PORT: u16 = 5432;
 /// How often a state is looked at while waiting for it.
 const POLL: Duration = Duration::from_millis(10);
-/// How long initdb may take, which copies some 40 MB.
+/// How long initdb, or a copy of what it made, may take: some 40 MB.
 const INITDB: Duration = Duration::from_secs(600);
+/// What initdb is run with, beside the place.
+const INITDB_ARGUMENTS: &[&str] = &[
+    "--username=postgres",
+    "--auth=trust",
+    "--encoding=UTF8",
+    "--locale=C",
+    // --no-sync, which 9.6 spells otherwise: it is thrown away after a crash; the server's own fsync is untouched.
+    "-N",
+];
 
 /// How a cluster is launched.
 #[derive(Debug, Clone)]
@@ -78,6 +88,7 @@ pub struct Cluster {
     // Dropped in this order: first the server, then what it has open.
     server: Server,
     home: Home,
+    prepared: bool,
     installation: Installation,
     settings: Settings,
     account: Option<Account>,
@@ -118,7 +129,7 @@ impl Cluster {
             home: &home,
             options,
         };
-        launcher.init()?;
+        let prepared = launcher.init(&scratch)?;
         let port = match &options.listen {
             Some(listen) => listen.free_port()?,
             None => PORT,
@@ -137,6 +148,7 @@ impl Cluster {
             listening,
             server,
             home,
+            prepared,
             installation: installation.clone(),
             settings,
             account,
@@ -230,6 +242,11 @@ impl Cluster {
         &self.leftovers
     }
 
+    /// Whether the data directory is a copy of one that initdb made for an earlier launch of the same build.
+    pub fn prepared(&self) -> bool {
+        self.prepared
+    }
+
     /// The end of the server's log, at most `lines` lines.
     pub fn log_tail(&self, lines: usize) -> String {
         tail(&self.home.log(), 0, lines)
@@ -290,33 +307,79 @@ impl Launcher<'_> {
         command
     }
 
-    /// Makes the data directory's contents.
-    fn init(&self) -> Result<(), TargetError> {
-        // Into a file: nobody reads a pipe meanwhile, and whoever fills it waits for ever.
-        let (_, log) = self.open_log()?;
+    /// Makes the data directory's contents: true for a copy of a prepared one, false where initdb was run.
+    fn init(&self, scratch: &Scratch) -> Result<bool, TargetError> {
+        let place = self.prepared(scratch).ok();
+        if let Some(place) = place.as_ref().filter(|place| place.usable()) {
+            place.used();
+            match self.copy(&place.dir, &self.home.data()) {
+                Ok(()) => return Ok(true),
+                Err(TargetError::Interrupted) => return Err(TargetError::Interrupted),
+                // Of no use any more, or gone meanwhile: initdb needs an empty directory.
+                Err(_) => {
+                    fs::remove_dir_all(&place.dir).ok();
+                    self.home.empty(self.account)?;
+                }
+            }
+        }
         let mut command = self.command("initdb");
         command
             .arg("--pgdata")
             .arg(self.home.data())
-            .args([
-                "--username=postgres",
-                "--auth=trust",
-                "--encoding=UTF8",
-                "--locale=C",
-            ])
-            // --no-sync, which 9.6 spells otherwise: it is thrown away after a crash; the
-            // server's own fsync is untouched.
-            .arg("-N")
-            .stdout(Stdio::null())
-            .stderr(log);
-        let not_run = |error: io::Error| self.failed("initdb can't be run", &error.to_string());
+            .args(INITDB_ARGUMENTS);
+        self.run(command, "initdb")?;
+        if let Some(place) = place {
+            // One less to copy from is no reason to fail.
+            let kept = place.keep(self.account, |new| self.copy(&self.home.data(), new));
+            self.check_interrupt()
+                .and(kept)
+                .or_else(|error| match error {
+                    TargetError::Interrupted => Err(error),
+                    _ => Ok(()),
+                })?;
+        }
+        Ok(false)
+    }
+
+    /// Where the prepared data directory of this build is, or would be.
+    fn prepared(&self, scratch: &Scratch) -> io::Result<Prepared> {
+        let mut show = self.command("initdb");
+        show.args(["--show", "--pgdata"])
+            .arg(self.home.data())
+            .args(INITDB_ARGUMENTS);
+        Prepared::at(
+            scratch,
+            self.installation,
+            INITDB_ARGUMENTS,
+            show,
+            self.account,
+        )
+    }
+
+    /// Copies a data directory's contents, as the server's user.
+    fn copy(&self, from: &Path, to: &Path) -> Result<(), TargetError> {
+        let mut command = self.plain(Command::new("cp"));
+        command
+            .args(["--archive", "--reflink=never", "--"])
+            .arg(from.join("."))
+            .arg(to);
+        self.run(command, "cp")
+    }
+
+    /// Runs a command that makes files, and can be interrupted.
+    fn run(&self, mut command: Command, name: &str) -> Result<(), TargetError> {
+        // Into a file: nobody reads a pipe meanwhile, and whoever fills it waits for ever.
+        let (_, log) = self.open_log()?;
+        command.stdout(Stdio::null()).stderr(log);
+        let not_run =
+            |error: io::Error| self.failed(&format!("{name} can't be run"), &error.to_string());
         let mut child = pgassay_sys::bound::spawn(command, Signal::KILL).map_err(not_run)?;
         let until = Instant::now() + INITDB;
         let status = loop {
             let ended = match Instant::now() < until {
                 true => self.check_interrupt(),
                 false => {
-                    let what = format!("initdb did not end within {} s", INITDB.as_secs());
+                    let what = format!("{name} did not end within {} s", INITDB.as_secs());
                     Err(self.failed(&what, &tail(&self.home.log(), 0, 20)))
                 }
             };
@@ -336,7 +399,7 @@ impl Launcher<'_> {
             return Ok(());
         }
         let said = tail(&self.home.log(), 0, 20);
-        Err(self.failed(&format!("initdb failed ({status})"), said.trim()))
+        Err(self.failed(&format!("{name} failed ({status})"), said.trim()))
     }
 
     /// The user's settings over ours.

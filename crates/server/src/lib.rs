@@ -28,6 +28,7 @@ pub mod listen;
 mod original;
 pub mod packages;
 pub mod pgbuild;
+mod prepared;
 pub mod read_ahead;
 pub mod running;
 pub mod schema;

@@ -4,6 +4,7 @@
 //! /var/tmp/pgassay-UID/            ours, others may enter but not write
 //!   lock                           held while clusters are made or swept
 //!   clusters/ID/                   one launched cluster, see [`Home`]
+//!   prepared/                      data directories to copy, see [`super::prepared`]
 //!   archives/, builds/             what else servers read
 //! /tmp/pga-ID/                     that cluster's socket, private
 //! ```
@@ -260,13 +261,25 @@ impl Home {
             // Made above, with what the umask left of its mode: the server has to enter it.
             fs::set_permissions(&home.dir, Permissions::from_mode(0o755))
                 .map_err(|error| TargetError::place(&home.dir, "can't be made", &error))?;
-            make_dir(&home.data(), 0o700)?;
+            home.make_data(account)?;
             if let Some(account) = account {
-                account.give(&home.data())?;
                 account.give(&home.socket_dir)?;
             }
             return Ok(home);
         }
+    }
+
+    fn make_data(&self, account: Option<&Account>) -> Result<(), TargetError> {
+        make_dir(&self.data(), 0o700)?;
+        account.map_or(Ok(()), |account| account.give(&self.data()))
+    }
+
+    /// Makes the data directory anew, with nothing in it.
+    pub(super) fn empty(&self, account: Option<&Account>) -> Result<(), TargetError> {
+        let data = self.data();
+        fs::remove_dir_all(&data)
+            .map_err(|error| TargetError::place(&data, "can't be emptied", &error))?;
+        self.make_data(account)
     }
 
     /// The data directory.

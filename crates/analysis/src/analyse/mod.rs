@@ -616,6 +616,7 @@ mod tests {
             origin: Origin::Launched {
                 bin_dir: "/usr/bin".to_owned(),
                 stand_in,
+                prepared: false,
             },
             version: Reading::Unavailable(String::new()),
             version_num: Some(version_num),

@@ -142,6 +142,7 @@ impl Subject {
                     origin: Origin::Launched {
                         bin_dir: installation.bin_dir.display().to_string(),
                         stand_in: installation.caveat.is_some(),
+                        prepared: cluster.prepared(),
                     },
                     shown: format!(
                         "PostgreSQL {} of {}{}{}",

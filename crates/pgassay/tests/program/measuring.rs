@@ -29,6 +29,7 @@ fn launched() -> Origin {
     Origin::Launched {
         bin_dir: "/usr/lib/postgresql/13/bin".to_owned(),
         stand_in: false,
+        prepared: false,
     }
 }
 

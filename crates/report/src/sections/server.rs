@@ -39,10 +39,17 @@ fn facts(arm: &ArmAnalysis) -> Vec<Fact> {
             facts.push(Fact::new("version", &server.version));
             facts.push(Fact::new("executable", &server.executable));
             facts.push(match &server.origin {
-                Origin::Launched { bin_dir, stand_in } => {
-                    let remark = match stand_in {
-                        true => "an archive that stands in: not the build you run",
-                        false => "a throw-away cluster, removed afterwards",
+                Origin::Launched {
+                    bin_dir,
+                    stand_in,
+                    prepared,
+                } => {
+                    let remark = match (stand_in, prepared) {
+                        (true, _) => "an archive that stands in: not the build you run",
+                        (false, true) => {
+                            "a throw-away cluster, its data directory copied from a prepared one, removed afterwards"
+                        }
+                        (false, false) => "a throw-away cluster, removed afterwards",
                     };
                     Fact::new("launched from", bin_dir).remark(remark)
                 }

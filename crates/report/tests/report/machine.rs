@@ -51,6 +51,7 @@ pub fn server() -> ServerSummary {
         origin: Origin::Launched {
             bin_dir: "/usr/lib/postgresql/15/bin".to_owned(),
             stand_in: false,
+            prepared: false,
         },
         version: "PostgreSQL 15.18 (Debian 15.18-0+deb12u1) on aarch64-unknown-linux-gnu, \
                   compiled by gcc (Debian 12.2.0-14+deb12u1) 12.2.0, 64-bit"

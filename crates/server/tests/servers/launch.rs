@@ -197,6 +197,49 @@ fn serves_privately_and_leaves_nothing() {
     fs::remove_dir_all(&place).unwrap();
 }
 
+/// The first launch of a build runs initdb, later ones copy what it made: the same cluster, on which nothing has run.
+#[test]
+fn a_builds_data_directory_is_made_once_and_copied() {
+    let place = place("prepared");
+    let installed = installed();
+    let launch = || Cluster::launch(&installed, &options(&place, &[])).unwrap();
+    let identifier = "SELECT system_identifier FROM pg_control_system()";
+    let first = launch();
+    assert!(!first.prepared());
+    let one = ask(&first, identifier);
+    ask(&first, "CREATE TABLE of_the_first (i int)");
+    let second = launch();
+    assert!(second.prepared());
+    assert_eq!(ask(&second, identifier), one);
+    assert_eq!(ask(&second, "SELECT to_regclass('of_the_first')"), "");
+    second.stop().unwrap();
+    first.stop().unwrap();
+
+    let all = place.join(format!(
+        "pgassay-{}/prepared",
+        rustix::process::geteuid().as_raw()
+    ));
+    let prepared = || -> Vec<PathBuf> {
+        fs::read_dir(&all)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect()
+    };
+    let [kept] = &prepared()[..] else {
+        panic!("one is kept: {:?}", prepared());
+    };
+    // A damaged one is made anew, and one that others may write is not touched.
+    fs::remove_file(kept.join("PG_VERSION")).unwrap();
+    fs::remove_dir_all(kept.join("global")).unwrap();
+    fs::set_permissions(kept, fs::Permissions::from_mode(0o777)).unwrap();
+    assert!(!launch().prepared());
+    fs::remove_dir_all(kept).unwrap();
+    assert!(!launch().prepared());
+    assert!(launch().prepared());
+    assert_eq!(prepared().len(), 1);
+    fs::remove_dir_all(&place).unwrap();
+}
+
 #[test]
 fn a_bad_setting_is_told_in_the_servers_words() {
     let place = place("bad");

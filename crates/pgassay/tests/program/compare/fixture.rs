@@ -264,6 +264,7 @@ fn server(settings: &[Vec<String>], arm: u32) -> ServerFacts {
         origin: Origin::Launched {
             bin_dir: "/usr/lib/postgresql/15/bin".into(),
             stand_in: false,
+            prepared: false,
         },
         version: Reading::Text("PostgreSQL 15.20 on x86_64".into()),
         version_num: Some(150_020),
