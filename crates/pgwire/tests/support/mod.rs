@@ -108,6 +108,40 @@ pub fn free_port() -> u16 {
     listener.local_addr().expect("address").port()
 }
 
+/// A data directory that initdb has made, for the installed server as it is now: each cluster is a copy of it.
+fn template() -> PathBuf {
+    let server = fs::metadata(bin_dir().join("postgres")).expect("postgres");
+    let uid = rustix::process::geteuid().as_raw();
+    let name = format!(
+        "/var/tmp/pgassay-{uid}/test-template-{}-{}",
+        server.ino(),
+        server.ctime()
+    );
+    let template = PathBuf::from(name);
+    if !template.exists() {
+        let dir = private_dir(&format!("/var/tmp/pgassay-{uid}/test-initdb-"));
+        let data = dir.join("data");
+        succeed(
+            command(bin_dir().join("initdb"))
+                .args([
+                    "--no-sync",
+                    "--locale=C",
+                    "--encoding=UTF8",
+                    "-A",
+                    "trust",
+                    "-U",
+                ])
+                .args([OWNER.as_ref(), "-D".as_ref(), data.as_os_str()]),
+        );
+        // Another process may have been sooner.
+        if fs::rename(&data, &template).is_err() {
+            assert!(template.exists(), "{} can't be made", template.display());
+        }
+        fs::remove_dir_all(dir).expect("what is left is removed");
+    }
+    template
+}
+
 /// Runs a command that must succeed.
 pub fn succeed(command: &mut Command) {
     let output = command
@@ -127,20 +161,7 @@ impl Server {
     pub fn start(hba: &str, settings: &[(&str, &str)], prepare: impl FnOnce(&Path)) -> Server {
         let mut server = Server::in_new_dirs();
         let data = server.dir.join("data");
-        succeed(
-            command(bin_dir().join("initdb"))
-                .args([
-                    "--no-sync",
-                    "--locale=C",
-                    "--encoding=UTF8",
-                    "-A",
-                    "trust",
-                    "-U",
-                    OWNER,
-                ])
-                .arg("-D")
-                .arg(&data),
-        );
+        succeed(command("cp").args(["-a".as_ref(), template().as_os_str(), data.as_os_str()]));
         fs::write(data.join("pg_hba.conf"), hba).expect("pg_hba.conf");
         prepare(&data);
         server.launch(settings);
