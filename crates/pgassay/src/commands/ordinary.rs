@@ -14,8 +14,13 @@ use rustix::io::Errno;
 use super::far;
 
 /// The error with its exit code and remedy, where it is an ordinary event.
-pub fn explain(error: anyhow::Error) -> anyhow::Error {
-    if Failure::of(&error).is_some() {
+pub fn explain(mut error: anyhow::Error) -> anyhow::Error {
+    if let Some(failure) = Failure::of(&error) {
+        let asked = cause::<QueryError>(&error).filter(|_| failure.remedy.is_none());
+        let remedy = asked.and_then(of_statement).and_then(|found| found.remedy);
+        if let (Some(_), Some(failure)) = (&remedy, error.downcast_mut::<Failure>()) {
+            failure.remedy = remedy;
+        }
         return error;
     }
     let failure = if let Some(query) = cause::<QueryError>(&error) {

@@ -291,16 +291,20 @@ fn a_short_idle_session_timeout_ends_nothing() {
 #[test]
 fn what_a_server_refuses_is_no_fault_of_ours() {
     let visit = Visit::to("guest-refused", &[]);
-    visit
-        .server
-        .run(&format!("ALTER ROLE {OWNER} SET statement_timeout = '1ms'"));
-    // Some of its statements take longer for certain: 100,000 rows are filled in.
+    // What makes a table takes longer for certain.
+    visit.server.run(&format!(
+        "CREATE FUNCTION public.waits() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN \
+           PERFORM pg_sleep(60); END $$; \
+         CREATE EVENT TRIGGER waits ON ddl_command_start WHEN TAG IN ('CREATE TABLE') \
+           EXECUTE FUNCTION public.waits(); \
+         ALTER ROLE {OWNER} SET statement_timeout = '2s'"
+    ));
     let (exit, said) = visit.load(&[]);
     assert_eq!(exit, Some(3), "{said}");
     assert!(said.contains("statement_timeout"), "{said}");
-    visit
-        .server
-        .run(&format!("ALTER ROLE {OWNER} RESET statement_timeout"));
+    visit.server.run(&format!(
+        "DROP EVENT TRIGGER waits; ALTER ROLE {OWNER} RESET statement_timeout"
+    ));
 
     // A view on the tables that a killed run left.
     visit.server.run(
