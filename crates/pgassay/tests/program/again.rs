@@ -1,25 +1,19 @@
 //! What a report prints under "To measure again" measures the same experiment.
 
-use std::fs;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
 
+use rustix::process::{Pid, kill_process};
 use serde_json::Value;
 
-use super::runs::{Runs, text};
+use super::runs::{Runs, Signal, text};
 
-/// The newest run, and what it recorded as its experiment, but for what is measured while it is set up.
-fn newest(runs: &Runs) -> (PathBuf, Value) {
-    let dirs = fs::read_dir(&runs.0)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let dir = dirs.max_by_key(|dir| {
-        fs::metadata(dir.join("run.json"))
-            .unwrap()
-            .modified()
-            .unwrap()
-    });
-    let dir = dir.expect("a run");
+/// What a run recorded as its experiment, but for what is measured while it is set up.
+fn experiment(dir: &Path) -> Value {
     let header: Value = serde_json::from_slice(&fs::read(dir.join("run.json")).unwrap()).unwrap();
     let mut experiment = header["experiment"].clone();
     for stage in experiment["stages"].as_array_mut().unwrap() {
@@ -27,7 +21,41 @@ fn newest(runs: &Runs) -> (PathBuf, Value) {
             pgio["setup_seconds"] = Value::Null;
         }
     }
-    (dir, experiment)
+    experiment
+}
+
+/// The run that a command begins, interrupted after its first trial: the experiment is recorded before.
+fn begun(runs: &Runs, command: &mut Command) -> PathBuf {
+    let before = dirs(runs);
+    let said = runs.0.with_extension("said");
+    let mut child = command
+        .stdout(Stdio::null())
+        .stderr(File::create(&said).unwrap())
+        .spawn()
+        .unwrap();
+    let dir = loop {
+        let ended = child.try_wait().unwrap();
+        let new = dirs(runs).difference(&before).next().cloned();
+        let trials =
+            |dir: &PathBuf| fs::metadata(dir.join("trials.jsonl")).map_or(0, |meta| meta.len());
+        if let Some(dir) = new.filter(|dir| trials(dir) > 0) {
+            break dir;
+        }
+        assert!(ended.is_none(), "{}", fs::read_to_string(&said).unwrap());
+        sleep(Duration::from_millis(10));
+    };
+    kill_process(Pid::from_child(&child), Signal::INT).ok();
+    child.wait().unwrap();
+    fs::remove_file(said).unwrap();
+    dir
+}
+
+fn dirs(runs: &Runs) -> BTreeSet<PathBuf> {
+    fs::read_dir(&runs.0)
+        .into_iter()
+        .flatten()
+        .map(|entry| entry.unwrap().path())
+        .collect()
 }
 
 /// The first command of the report's section on method.
@@ -46,28 +74,18 @@ fn printed(runs: &Runs, dir: &Path) -> String {
 #[track_caller]
 fn measured_again(name: &str, words: &[&str]) {
     let runs = Runs::new(name);
-    let output = runs.run(words);
-    assert!(
-        matches!(output.status.code(), Some(0 | 1 | 5)),
-        "{}",
-        text(&output.stderr)
-    );
-    let (first, experiment) = newest(&runs);
+    let first = begun(&runs, &mut runs.by_default(words));
     let line = printed(&runs, &first);
-    let program = env!("CARGO_BIN_EXE_pgassay");
-    let again = Command::new("sh")
-        .args(["-c", &line.replacen("pgassay", program, 1)])
-        .env("PGASSAY_RUNS", &runs.0)
-        .output()
-        .unwrap();
-    assert!(
-        matches!(again.status.code(), Some(0 | 1 | 5)),
-        "{line}: {}",
-        text(&again.stderr)
+    let program = format!(
+        "exec env --default-signal=INT {}",
+        env!("CARGO_BIN_EXE_pgassay")
     );
-    let (second, same) = newest(&runs);
-    assert_ne!(first, second, "{line}");
-    assert_eq!(experiment, same, "{line}");
+    let mut again = Command::new("sh");
+    again
+        .args(["-c", &line.replacen("pgassay", &program, 1)])
+        .env("PGASSAY_RUNS", &runs.0);
+    let second = begun(&runs, &mut again);
+    assert_eq!(experiment(&first), experiment(&second), "{line}");
 }
 
 #[test]
