@@ -35,7 +35,7 @@ test: ## run all tests, formatting, clippy, documentation, the extension's and t
 	@scripts/bootstrap.sh test
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	$(CARGO) test --workspace --locked --no-fail-fast
+	scripts/test-workspace.sh
 	$(CARGO) test -p pgassay-kernels --features loom --locked --test orders
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
 	scripts/test-bootstrap.sh
