@@ -44,6 +44,18 @@ test: ## run all tests, formatting, clippy, documentation, the extension's and t
 	scripts/test-records.sh target/debug/pgassay
 	scripts/test-pages.sh target/debug/pgassay
 
+.PHONY: check test-all
+check: ## while you work: formatting, types of everything, unit tests, the rules on recorded cases
+	$(CARGO) fmt --all --check
+	$(CARGO) check --workspace --all-targets --locked
+	$(CARGO) test --workspace --lib --locked --quiet
+	$(CARGO) test --workspace --locked --quiet --test check --test published_profiles --test pmu --test kernels --test report
+
+test-all: test ## make test, and what takes long: every major version, the matrix, containers, Slurm, Spark, attack, soak
+	PGASSAY_TEST_18="$$(dirname "$$(scripts/postgres-of-debian.sh 18)")" scripts/test-workspace.sh -- --ignored
+	$(MAKE) matrix container-test slurm-test records-test attack soak
+	LOOM_MAX_PREEMPTIONS=4 $(CARGO) test -p pgassay-kernels --features loom --locked --test orders
+
 deny: ## check the licences, advisories and sources of dependencies (needs cargo-deny)
 	@$(CARGO) deny --version >/dev/null 2>&1 || \
 		{ echo "cargo-deny is missing: cargo install --locked cargo-deny" >&2; exit 3; }

@@ -19,7 +19,8 @@ fn by_threads(form: &'static str, threads: usize, each: u64, preemptions: usize)
         panic!("one form is called {form}");
     };
     let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(preemptions);
+    // LOOM_MAX_PREEMPTIONS asks for others.
+    model.preemption_bound = model.preemption_bound.or(Some(preemptions));
     model.check(move || {
         let kernel = form.make(threads).expect("every processor has it");
         let kernel: Arc<dyn pgassay_kernels::Kernel> = Arc::from(kernel);

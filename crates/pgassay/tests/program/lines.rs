@@ -598,12 +598,13 @@ fn what_can_not_be_stepped_is_refused() {
     refused(&["lines", "-w", "no-such"], 2, "no workload");
 }
 
-/// A comparison by lines is that of `lines A B`: what a setting takes off is named.
+/// What a comparison by lines begins with.
+const BY_LINES: [&str; 5] = ["compare", "temp", "temp", "--by", "lines"];
+
 #[test]
-fn a_comparison_goes_by_lines() {
-    let runs = Runs::new("lines-compare");
-    let by_lines = ["compare", "temp", "temp", "--by", "lines"];
-    let refused = runs.run(&[&by_lines[..], &["--minutes", "3"]].concat());
+fn what_is_no_comparison_by_lines_is_refused() {
+    let runs = Runs::new("lines-compare-refused");
+    let refused = runs.run(&[&BY_LINES[..], &["--minutes", "3"]].concat());
     let said = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(2), "{said}");
     assert!(
@@ -615,7 +616,7 @@ fn a_comparison_goes_by_lines() {
         &["--env-b", "X=1"],
         &["--set-c", "jit=off"],
     ] {
-        let refused = runs.run(&[&by_lines[..], flags].concat());
+        let refused = runs.run(&[&BY_LINES[..], flags].concat());
         let said = text(&refused.stderr);
         assert_eq!(refused.status.code(), Some(2), "{flags:?}: {said}");
     }
@@ -623,12 +624,18 @@ fn a_comparison_goes_by_lines() {
     let script = runs.0.join("broken.sql");
     fs::write(&script, "\\set i random(\n").unwrap();
     let file = ["--file", script.to_str().unwrap()];
-    let refused = runs.run(&[&by_lines[..], &file].concat());
+    let refused = runs.run(&[&BY_LINES[..], &file].concat());
     let said = text(&refused.stderr);
     assert!(said.contains("broken.sql"), "{said}");
+}
 
+/// A comparison by lines is that of `lines A B`: what a setting takes off is named.
+#[test]
+#[ignore = "long: make test-all"]
+fn a_comparison_goes_by_lines() {
+    let runs = Runs::new("lines-compare");
     let args = ["--set-b", "track_activities=off", "--seed", "1", "--json"];
-    let output = runs.run(&[&by_lines[..], &args].concat());
+    let output = runs.run(&[&BY_LINES[..], &args].concat());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let difference: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_schema(&difference, "lines-difference-1.json");
@@ -641,6 +648,7 @@ fn a_comparison_goes_by_lines() {
 
 /// Bounds by the lines: the root of the key allows less the more sessions there are.
 #[test]
+#[ignore = "long: make test-all"]
 fn walls_are_bounds_by_lines() {
     let runs = Runs::new("walls");
     let args = [

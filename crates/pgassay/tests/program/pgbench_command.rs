@@ -76,7 +76,7 @@ fn the_summary_has_pgbenchs_lines() {
         "-n -S -c 3 -j 2 -t 5 -M prepared",
         "-n -S -T 1 -c 2 -M extended",
         "-n -N -t 5 -r",
-        "-n -f two.sql@3 -b select-only@1 -t 20 -r",
+        "-n -f two.sql@3 -b select-only@1 -t 200 -r",
         "-n -S -t 10 -C",
         "-n -S -t 10 -R 100",
         "-n -S -t 10 -R 100 -L 500 --max-tries=3 --failures-detailed -r",
