@@ -193,7 +193,7 @@ fn schedules_and_stops_hold() {
             ..seconds(0.5)
         };
         let result = run(&mut engine, &spec);
-        let all = result.transactions + result.behind + u64::from(result.unfinished);
+        let all = result.transactions_sent + result.behind + u64::from(result.unfinished);
         assert!((198..=202).contains(&all), "{serving:?} {result:?}");
 
         let stop = Arc::new(AtomicBool::new(false));
