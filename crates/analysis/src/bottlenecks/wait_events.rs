@@ -93,6 +93,41 @@ pub(super) const WAL_FLUSH: &[(&str, &[&str])] = &[
     ("IO", &["WALSync", "WALWrite", "WalSync", "WalWrite"]),
 ];
 
+/// LWLocks of serializable transactions, under their names in all versions.
+pub(super) const SERIALIZABLE: &[&str] = &[
+    "SerializableXactHash",
+    "SerializableFinishedList",
+    "SerializablePredicateList",
+    "SerializablePredicateLockList",
+    "PredicateLockManager",
+    "PerXactPredicateList",
+    "serializable_xact",
+    "SerialBuffer",
+    "SerialSLRU",
+    "SerialControl",
+    "OldSerXid",
+];
+/// LWLocks of the cache of subtransactions' parents.
+pub(super) const SUBTRANSACTIONS: &[&str] = &[
+    "SubtransSLRU",
+    "SubtransBuffer",
+    "SubtransControl",
+    "subtrans",
+];
+/// LWLocks of the caches of multixacts: transactions that share a row lock.
+pub(super) const MULTIXACTS: &[&str] = &[
+    "MultiXactGen",
+    "MultiXactOffsetSLRU",
+    "MultiXactMemberSLRU",
+    "MultiXactOffsetBuffer",
+    "MultiXactMemberBuffer",
+    "MultiXactOffsetControl",
+    "MultiXactMemberControl",
+    "multixact_offset",
+    "multixact_member",
+    "MultiXactTruncation",
+];
+
 /// All rows, the events of a type before what is said of the type.
 static MEANINGS: &[Meaning] = &[
     row(
@@ -224,29 +259,13 @@ static MEANINGS: &[Meaning] = &[
     ),
     row(
         "LWLock",
-        &[
-            "SubtransSLRU",
-            "SubtransBuffer",
-            "SubtransControl",
-            "subtrans",
-        ],
+        SUBTRANSACTIONS,
         "for the cache of subtransactions' parents",
         "more than 64 subtransactions in one transaction (savepoints, EXCEPTION blocks) beside a long one",
     ),
     row(
         "LWLock",
-        &[
-            "MultiXactGen",
-            "MultiXactOffsetSLRU",
-            "MultiXactMemberSLRU",
-            "MultiXactOffsetBuffer",
-            "MultiXactMemberBuffer",
-            "MultiXactOffsetControl",
-            "MultiXactMemberControl",
-            "multixact_offset",
-            "multixact_member",
-            "MultiXactTruncation",
-        ],
+        MULTIXACTS,
         "for the cache of rows that several transactions have locked",
         "row locks shared by many: foreign keys to few rows, SELECT ... FOR SHARE",
     ),
@@ -277,20 +296,7 @@ static MEANINGS: &[Meaning] = &[
     ),
     row(
         "LWLock",
-        &[
-            "SerializableXactHash",
-            "SerializableFinishedList",
-            "SerializablePredicateList",
-            "SerializablePredicateLockList",
-            "PredicateLockManager",
-            "predicate_lock_manager",
-            "PerXactPredicateList",
-            "SerialBuffer",
-            "SerialSLRU",
-            "SerialControl",
-            "OldSerXid",
-            "oldserxid",
-        ],
+        SERIALIZABLE,
         "for the locks of serializable transactions",
         "serializable isolation",
     ),

@@ -10,6 +10,7 @@ use super::waiting::waiting;
 use super::{blockers, commits, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Observation};
+use crate::bottlenecks::wait_events::{MULTIXACTS, SERIALIZABLE, SUBTRANSACTIONS};
 pub(super) use crate::bottlenecks::wait_events::{READS, WAL_FLUSH, is, is_of};
 use crate::metrics;
 use crate::observed::budget::Wait;
@@ -116,17 +117,7 @@ pub(super) const ROWS: &[Row] = &[
         entry: "predicate-locks",
         saw: "Sessions queue for the locks of serializable transactions",
         threshold: NOTABLE_LWLOCK,
-        events: &[(
-            "LWLock",
-            &[
-                "SerializableXactHash",
-                "SerializableFinishedList",
-                "SerializablePredicateList",
-                "SerializablePredicateLockList",
-                "PredicateLockManager",
-                "PerXactPredicateList",
-            ],
-        )],
+        events: &[("LWLock", SERIALIZABLE)],
         symptom_of: None,
         settings: &["default_transaction_isolation"],
         when: ALWAYS,
@@ -136,15 +127,7 @@ pub(super) const ROWS: &[Row] = &[
         entry: "subtransaction-lookups",
         saw: "Sessions look up the parents of subtransactions",
         threshold: NOTABLE_LWLOCK,
-        events: &[(
-            "LWLock",
-            &[
-                "SubtransSLRU",
-                "SubtransBuffer",
-                "SubtransControl",
-                "subtrans",
-            ],
-        )],
+        events: &[("LWLock", SUBTRANSACTIONS)],
         symptom_of: None,
         settings: &["subtransaction_buffers"],
         when: ALWAYS,
@@ -154,18 +137,7 @@ pub(super) const ROWS: &[Row] = &[
         entry: "multixact-lookups",
         saw: "Sessions look up who shares a row's lock",
         threshold: NOTABLE_LWLOCK,
-        events: &[(
-            "LWLock",
-            &[
-                "MultiXactOffsetSLRU",
-                "MultiXactMemberSLRU",
-                "MultiXactOffsetBuffer",
-                "MultiXactMemberBuffer",
-                "MultiXactGen",
-                "MultiXactOffsetControl",
-                "MultiXactMemberControl",
-            ],
-        )],
+        events: &[("LWLock", MULTIXACTS)],
         symptom_of: None,
         settings: &["multixact_offset_buffers", "multixact_member_buffers"],
         when: ALWAYS,
@@ -529,7 +501,41 @@ pub(super) fn blocks_read(run: &RunEvidence) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::made::{found_with, one};
     use super::*;
+
+    /// The names are those of PostgreSQL 9.6, 12, 13 and 17.
+    #[test]
+    fn contended_transaction_caches_are_found_in_all_versions() {
+        for (entry, kind, event) in [
+            ("predicate-locks", "LWLock", "SerializableXactHash"),
+            ("predicate-locks", "LWLock", "PerXactPredicateList"),
+            ("predicate-locks", "LWLock", "serializable_xact"),
+            ("predicate-locks", "LWLockTranche", "predicate_lock_manager"),
+            ("subtransaction-lookups", "LWLock", "SubtransSLRU"),
+            ("subtransaction-lookups", "LWLock", "SubtransBuffer"),
+            ("subtransaction-lookups", "LWLock", "SubtransControlLock"),
+            ("subtransaction-lookups", "LWLockTranche", "subtrans"),
+            ("multixact-lookups", "LWLock", "MultiXactMemberSLRU"),
+            ("multixact-lookups", "LWLock", "MultiXactOffsetBuffer"),
+            ("multixact-lookups", "LWLock", "multixact_member"),
+            (
+                "multixact-lookups",
+                "LWLockNamed",
+                "MultiXactOffsetControlLock",
+            ),
+        ] {
+            let found = |sessions: f64| found_with(vec![(kind, event, sessions)], |_| {});
+            let much = found(2.4);
+            let finding = one(&much, entry);
+            // Another 0.6 sessions run or wait for a CPU.
+            assert!((finding.budget_share.unwrap() - 0.8).abs() < 1e-9);
+            assert_eq!(finding.confidence, Confidence::High, "{event}");
+            // An event that an entry covers is not reported once more as a mere event.
+            assert!(much.iter().all(|f| !f.id.starts_with("wait-event")));
+            assert!(found(0.03).iter().all(|f| f.id != entry), "{event}");
+        }
+    }
 
     #[test]
     fn an_event_is_known_by_the_names_of_all_versions() {
