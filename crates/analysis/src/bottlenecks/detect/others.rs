@@ -360,10 +360,31 @@ fn functions(profile: &Summary, findings: &[Finding]) -> Vec<Named> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::made::{QUIET, Seen, looked_at};
+    use super::super::tests::made::{QUIET, Seen, found_in_samples, looked_at, one};
     use super::*;
     use crate::bottlenecks::find;
     use crate::bottlenecks::finding::Circumstances;
+
+    /// A fifth of the samples is in memory allocation: in several functions, or nearly all in one, which is reported itself.
+    #[test]
+    fn work_spread_over_functions_is_reported_by_class() {
+        let found = |listing: &'static str| found_in_samples(listing, &[]);
+        let spread = found(
+            "70.00% postgres [.] ExecScan\n9.00% postgres [.] AllocSetAlloc\n6.00% postgres [.] palloc0\n5.00% postgres [.] AllocSetFree\n",
+        );
+        let memory = one(&spread, "cpu-class/memory");
+        assert_eq!(memory.severity, Severity::Info);
+        assert!(memory.saw.starts_with("20.0 % of the server's CPU time"));
+        assert_eq!(memory.evidence[0], "AllocSetAlloc: 9.0 % of the samples");
+        let has = |found: &[Finding], id: &str| found.iter().any(|f| f.id.starts_with(id));
+        // Executing statements is what a server is there for.
+        assert!(!has(&spread, "cpu-class/executor"));
+        let single = found(
+            "70.00% postgres [.] ExecScan\n18.00% postgres [.] AllocSetAlloc\n1.00% postgres [.] palloc0\n1.00% postgres [.] AllocSetFree\n",
+        );
+        assert!(has(&single, "cpu-function/AllocSetAlloc"));
+        assert!(!has(&single, "cpu-class"));
+    }
 
     /// A tenth and more of the samples are in functions whose names are words of any sentence.
     #[test]

@@ -109,6 +109,53 @@ fn every_share_of_samples_is_scaled_by_the_time_in_which_sessions_ran() {
     }
 }
 
+/// The call chains differ only in the function that waits for the spinlock.
+#[test]
+fn the_caller_identifies_a_spinlock() {
+    const OF_SPINLOCKS: [&str; 3] = [
+        "buffer-header-lock",
+        "buffer-replacement-spinlock",
+        "spinlock-unattributed",
+    ];
+    for (id, waiter) in
+        OF_SPINLOCKS
+            .into_iter()
+            .zip(["LockBufHdr", "StrategyGetBuffer", "0x7f21c3a0"])
+    {
+        let listing = format!(
+            "    40.00%  postgres  postgres  [.] perform_spin_delay\n            |\n            ---perform_spin_delay\n               {waiter}\n"
+        );
+        let findings = found(&listing, 180_000);
+        let of_spinlocks = || {
+            let ids = findings.iter().map(|f| f.id.as_str());
+            ids.filter(|id| OF_SPINLOCKS.contains(id))
+        };
+        assert_eq!(of_spinlocks().collect::<Vec<_>>(), [id]);
+        let finding = findings.iter().find(|f| f.id == id).unwrap();
+        assert!((finding.gain_at_most.unwrap() - 0.2 * 0.4).abs() < 1e-6);
+        let known = finding.subjects.functions.contains(waiter);
+        assert_eq!(known, id != "spinlock-unattributed", "{finding:#?}");
+    }
+}
+
+/// Up to 13 a snapshot visits all connections; from 14 on it is rebuilt only after a commit.
+#[test]
+fn the_release_decides_why_snapshots_cost_time() {
+    const BOTH: [&str; 2] = ["snapshot-scalability", "snapshot-rebuild"];
+    for (version, id) in [130_000, 140_000].into_iter().zip(BOTH) {
+        let findings = found("40.00% postgres [.] GetSnapshotData\n", version);
+        let snapshots: Vec<&Finding> = findings
+            .iter()
+            .filter(|f| BOTH.contains(&f.id.as_str()))
+            .collect();
+        let [only] = snapshots[..] else {
+            panic!("{version}: {snapshots:#?}");
+        };
+        assert_eq!(only.id, id);
+        assert!((only.gain_at_most.unwrap() - 0.2 * 0.4).abs() < 1e-6);
+    }
+}
+
 /// Who prepares statements already is not told to prepare them.
 #[test]
 fn what_is_prepared_and_planned_all_the_same_has_its_own_remedy() {
