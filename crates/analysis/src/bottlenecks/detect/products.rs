@@ -348,12 +348,11 @@ pub(super) fn made_distinct(at: &At) -> Option<Shown> {
     let output = node.conditions.get("Output");
     let aggregates =
         output.is_some_and(|output| output.contains("count(") || output.contains("sum("));
+    let text = at.statement.text.to_ascii_uppercase();
     let is_distinct = match node.kind.as_str() {
-        "Unique" => true,
-        "Aggregate" => {
-            let asked = at.statement.text.to_ascii_uppercase().contains("DISTINCT");
-            !node.group_key.is_empty() && !aggregates && asked
-        }
+        // DISTINCT ON shows columns of the joined table, too: those of its first row for each key.
+        "Unique" => !text.contains("DISTINCT ON"),
+        "Aggregate" => !node.group_key.is_empty() && !aggregates && text.contains("DISTINCT"),
         _ => false,
     };
     let below = source(node.nodes.first()?);
@@ -378,7 +377,8 @@ pub(super) fn made_distinct(at: &At) -> Option<Shown> {
         .to_owned();
     let all_own = keys
         .iter()
-        .all(|key| aliases(key).iter().all(|alias| bare(alias) == own));
+        .chain(output)
+        .all(|shown| aliases(shown).iter().all(|alias| bare(alias) == own));
     let others: Vec<&str> = below
         .all()
         .into_iter()
@@ -407,9 +407,24 @@ pub(super) fn made_distinct(at: &At) -> Option<Shown> {
             keys.into_iter()
                 .any(|i| !i.columns.is_empty() && i.columns.iter().all(|c| shown.contains(c)))
         });
-    let distinct = match is_key {
-        true => "without DISTINCT, in",
-        false => "in",
+    // EXISTS would remove the rows without a match, which an outer join keeps.
+    let mut kept = below;
+    while let Some((stays, _)) = kept.sides() {
+        kept = source(stays);
+    }
+    let outer = kept.alias.as_deref().map(bare) == Some(&own);
+    let step = match outer {
+        true => format!(
+            "leave the outer join with {} out{}: it removes no row of {own}, and nothing of it is shown",
+            others.join(" and "),
+            if is_key { ", and DISTINCT with it" } else { "" }
+        ),
+        false => format!(
+            "SELECT … FROM … {own} WHERE EXISTS (SELECT FROM {} WHERE …), {}in the place of the join: it stops at the first match \
+             of each row, and nothing is multiplied; with an index on what is compared",
+            others.join(" JOIN "),
+            if is_key { "without DISTINCT, " } else { "" }
+        ),
     };
     Some(Shown {
         cost: at.cost(node),
@@ -419,11 +434,7 @@ pub(super) fn made_distinct(at: &At) -> Option<Shown> {
              multiplies its rows.",
             others.join(" and ")
         ),
-        steps: vec![advice(format!(
-            "SELECT … FROM … {own} WHERE EXISTS (SELECT FROM {} WHERE …), {distinct} the place of the join: it stops at the first match \
-             of each row, and nothing is multiplied; with an index on what is compared",
-            others.join(" JOIN ")
-        ))],
+        steps: vec![advice(step)],
         seen: Vec::new(),
         confidence: Confidence::High,
     })
@@ -434,8 +445,109 @@ mod tests {
     use super::super::database::tests::statement;
     use super::super::tests::made::{found_with, one};
     use super::*;
+    use crate::bottlenecks::Finding;
     use pgassay_model::observed::growth::Grown;
-    use pgassay_model::observed::plans::Plan;
+    use pgassay_model::observed::plans::{IndexFacts, Plan};
+
+    /// Returns the finding about DISTINCT over customers joined with 89000 orders. The plan is that of PostgreSQL 15.
+    fn distinct(text: &str, kind: &str, shown: &[&str], join: &str) -> Option<Finding> {
+        let node = |kind: &str, (rows, cost): (f64, f64), nodes: Vec<Node>| Node {
+            kind: kind.into(),
+            rows,
+            actual_rows: Some(rows),
+            cost,
+            nodes,
+            ..Node::default()
+        };
+        let scan = |table: &str, alias: &str, figures: (f64, f64)| Node {
+            relation: Some(format!("public.{table}")),
+            alias: Some(alias.into()),
+            ..node("Seq Scan", figures, vec![])
+        };
+        let customers = scan("customer", "c", (2000.0, 31.0));
+        let sides = vec![
+            scan("orders", "o", (89_000.0, 1791.0)),
+            node("Hash", (2000.0, 31.0), vec![customers]),
+        ];
+        let joined = Node {
+            join: Some(join.into()),
+            ..node("Hash Join", (89_000.0, 2081.04), sides)
+        };
+        let keys = shown.iter().filter(|column| !column.contains('('));
+        let keys: Vec<String> = keys.map(|key| (*key).to_owned()).collect();
+        let root = match kind {
+            "Unique" => {
+                let mut sort = node("Sort", (89_000.0, 9617.54), vec![joined]);
+                sort.sort_key = keys;
+                node(kind, (1780.0, 10_062.4), vec![sort])
+            }
+            _ => Node {
+                conditions: [("Output".to_owned(), shown.join(", "))].into(),
+                group_key: keys,
+                ..node(kind, (1780.0, 2545.91), vec![joined])
+            },
+        };
+        let key = IndexFacts {
+            columns: vec!["id".into()],
+            valid: true,
+            constraint: true,
+            ..IndexFacts::default()
+        };
+        let facts = RelationFacts {
+            indexes: vec![key],
+            ..RelationFacts::default()
+        };
+        let plan = Plan {
+            root,
+            relations: [("public.customer".to_owned(), facts)].into(),
+            ..Plan::default()
+        };
+        let found = found_with(vec![], |observed| {
+            observed.statements = Some(statement(text, Some(plan)));
+        });
+        found.into_iter().find(|f| f.id == "join-made-distinct")
+    }
+
+    #[test]
+    fn a_join_that_distinct_undoes_is_found() {
+        let text = "SELECT DISTINCT c.id, c.name FROM customer c JOIN orders o ON o.customer = c.id WHERE o.total > $1";
+        let own = ["c.id", "c.name"];
+        for kind in ["Aggregate", "Unique"] {
+            let finding = distinct(text, kind, &own, "Inner").expect(kind);
+            assert!(
+                finding.saw.starts_with(
+                    "89000 joined rows are made distinct, and 1780 are left: the columns are all of c, and the join with public.orders"
+                ),
+                "{}",
+                finding.saw
+            );
+            assert_eq!(finding.confidence, Confidence::High);
+            let step = &finding.remedy[0].text;
+            assert!(
+                step.contains("EXISTS (SELECT FROM public.orders WHERE …), without DISTINCT"),
+                "{step}"
+            );
+            // A column of the orders is selected, too.
+            assert!(distinct(text, kind, &["c.id", "o.customer"], "Inner").is_none());
+        }
+        let first = "SELECT DISTINCT ON (c.id) c.id, o.total FROM customer c JOIN orders o ON o.customer = c.id";
+        assert!(distinct(first, "Unique", &["c.id"], "Inner").is_none());
+        let largest = "SELECT count(DISTINCT m) FROM (SELECT c.id, max(o.total) m FROM customer c JOIN orders o ON o.customer = c.id GROUP BY c.id) s";
+        assert!(distinct(largest, "Aggregate", &["c.id", "max(o.total)"], "Inner").is_none());
+    }
+
+    /// An outer join keeps a customer without orders, and EXISTS does not.
+    #[test]
+    fn an_outer_join_that_distinct_undoes_is_not_replaced_by_exists() {
+        let text =
+            "SELECT DISTINCT c.id, c.name FROM customer c LEFT JOIN orders o ON o.customer = c.id";
+        let finding = distinct(text, "Aggregate", &["c.id", "c.name"], "Right").unwrap();
+        let step = &finding.remedy[0].text;
+        assert!(
+            step.starts_with("leave the outer join with public.orders out, and DISTINCT with it"),
+            "{step}"
+        );
+    }
 
     /// A loop over `public.p` that reads `public.s` a thousand times, after so many rows changed; what is told, joined.
     fn told(condition: &str, changed: f64, off: bool) -> (String, String) {
