@@ -108,13 +108,11 @@ fn triggers(evidence: &Evidence) -> Option<Observation> {
             .collect();
         let first = called.first()?;
         // Where no caller is known, what the language itself takes is the least.
+        // The library of plpython3u is plpython3.so.
+        let library = first.language.trim_end_matches('u');
         let language = evidence.profile.and_then(|profile| {
             let mut objects = profile.objects.iter();
-            Some(
-                objects
-                    .find(|o| o.object.starts_with(&first.language))?
-                    .share,
-            )
+            Some(objects.find(|o| o.object.starts_with(library))?.share)
         });
         let spent = spent.into_iter().chain(language).reduce(f64::max);
         // Without samples nobody knows what they cost.
@@ -331,13 +329,14 @@ fn inner_scans(evidence: &Evidence) -> Option<Observation> {
 pub(super) mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::tests::made::{found_with, one};
+    use super::super::tests::made::{found_in_samples_of, found_with, one};
     use crate::bottlenecks::Finding;
+    use crate::bottlenecks::finding::Confidence;
     use crate::observed::PointObserved;
     use crate::observed::statements::{Counters, Elsewhere, StatementAnalysis, StatementTime};
     use pgassay_model::observed::blockers::{BlockerRecord, Holder};
     use pgassay_model::observed::growth::{Grown, GrowthRecord};
-    use pgassay_model::observed::plans::{Node, Plan, ReferenceFacts, RelationFacts};
+    use pgassay_model::observed::plans::{Node, Plan, ReferenceFacts, RelationFacts, TriggerFacts};
 
     pub(in super::super) fn grown(name: &str, counters: &[(&str, f64)]) -> Grown {
         Grown {
@@ -350,7 +349,7 @@ pub(super) mod tests {
         }
     }
 
-    /// A statement that takes most of the time, writing `public.t`, of which this is known.
+    /// Returns what is found about such a statement, where tables grew like this.
     pub(in super::super) fn found(
         operation: &str,
         facts: RelationFacts,
@@ -359,12 +358,8 @@ pub(super) mod tests {
         found_beside(operation, facts, tables, |_| {})
     }
 
-    pub(in super::super) fn found_beside(
-        operation: &str,
-        facts: RelationFacts,
-        tables: Vec<Grown>,
-        edit: impl FnOnce(&mut PointObserved),
-    ) -> Vec<Finding> {
+    /// Returns a statement that takes most of the time, writing `public.t`, of which this is known.
+    fn writing(operation: &str, facts: RelationFacts) -> StatementTime {
         let plan = Plan {
             root: Node {
                 kind: "ModifyTable".into(),
@@ -376,19 +371,29 @@ pub(super) mod tests {
             relations: BTreeMap::from([("public.t".to_owned(), facts)]),
             ..Plan::default()
         };
+        StatementTime {
+            text: format!("{operation} t"),
+            sightings: 90,
+            share: 0.9,
+            cpu_share: 0.9,
+            running: 1.0,
+            plan: Some(plan),
+            ..StatementTime::default()
+        }
+    }
+
+    pub(in super::super) fn found_beside(
+        operation: &str,
+        facts: RelationFacts,
+        tables: Vec<Grown>,
+        edit: impl FnOnce(&mut PointObserved),
+    ) -> Vec<Finding> {
+        let statement = writing(operation, facts);
         found_with(vec![], move |observed: &mut PointObserved| {
             observed.statements = Some(StatementAnalysis {
                 looks: 100,
                 sightings: 100,
-                statements: vec![StatementTime {
-                    text: format!("{operation} t"),
-                    sightings: 90,
-                    share: 0.9,
-                    cpu_share: 0.9,
-                    running: 1.0,
-                    plan: Some(plan),
-                    ..StatementTime::default()
-                }],
+                statements: vec![statement],
                 other_sessions: 0.0,
                 elsewhere: None,
             });
@@ -442,6 +447,50 @@ pub(super) mod tests {
                 "{findings:#?}"
             );
         }
+    }
+
+    #[test]
+    fn a_costly_procedural_trigger_for_each_row_is_found() {
+        const CHAINS: &str = "    30.00%  postgres  plpgsql.so  [.] exec_stmts\n            |\n            ---plpgsql_exec_trigger\n               plpgsql_call_handler\n";
+        let of = |listing: &'static str, edit: fn(&mut TriggerFacts)| -> Option<Finding> {
+            let mut trigger = TriggerFacts {
+                name: "touch".into(),
+                function: "touch".into(),
+                language: "plpgsql".into(),
+                for_each_row: true,
+                before: true,
+                events: vec!["Insert".into(), "Update".into()],
+                ..TriggerFacts::default()
+            };
+            edit(&mut trigger);
+            let facts = RelationFacts {
+                triggers: vec![trigger],
+                ..RelationFacts::default()
+            };
+            let found = found_in_samples_of(listing, vec![writing("Insert", facts)]);
+            found.into_iter().find(|f| f.id == "trigger-per-row")
+        };
+        let finding = of(CHAINS, |_| {}).unwrap();
+        assert_eq!(
+            finding.saw,
+            "touch on public.t, written in plpgsql, is called for each row."
+        );
+        assert_eq!(finding.confidence, Confidence::High);
+        assert!((finding.budget_share.unwrap() - 0.3).abs() < 1e-9);
+        // In samples without callers, the library of the language shows it.
+        let untrusted = of("30.00% postgres plpython3.so [.] PLy_exec_trigger\n", |t| {
+            t.language = "plpython3u".into();
+        });
+        assert!(untrusted.is_some());
+        for edit in [
+            (|t| t.for_each_row = false) as fn(&mut TriggerFacts),
+            |t| t.language = "c".into(),
+            |t| t.events = vec!["Update".into()],
+        ] {
+            assert_eq!(of(CHAINS, edit), None);
+        }
+        let little = of("10.00% postgres plpgsql.so [.] exec_stmts\n", |_| {});
+        assert_eq!(little, None);
     }
 
     #[test]
