@@ -151,3 +151,67 @@ fn peeked(evidence: &Evidence) -> Option<Observation> {
     });
     joined(&run, hits.collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::database::tests::statement;
+    use super::super::tests::made::found_with_settings;
+    use crate::bottlenecks::finding::{Confidence, Finding};
+    use crate::observed::statements::Counters;
+
+    /// Returns the finding about a cursor that was opened a hundred times; its DECLARE was seen or not.
+    fn fetched(fraction: &'static str, fetches: f64, declared: bool) -> Option<Finding> {
+        let settings = vec![("cursor_tuple_fraction", fraction, "configuration file")];
+        let counted = |text: &str, calls: f64| {
+            let mut of = statement(text, None);
+            of.statements[0].counters = Some(Counters {
+                calls,
+                ..Counters::default()
+            });
+            of
+        };
+        let found = found_with_settings(settings.leak(), |observed| {
+            let mut all = counted("FETCH $1 FROM page", fetches);
+            let text = "DECLARE page CURSOR FOR SELECT * FROM orders ORDER BY total";
+            let declare = counted(text, 100.0).statements.remove(0);
+            let declare = super::StatementTime {
+                share: 0.003,
+                sightings: 1,
+                ..declare
+            };
+            all.statements.extend(declared.then_some(declare));
+            observed.statements = Some(all);
+        });
+        found.into_iter().find(|f| f.id == "cursor-tuple-fraction")
+    }
+
+    #[test]
+    fn a_cursor_planned_for_all_rows_and_read_for_a_page_is_found() {
+        let finding = fetched("1", 100.0, true).unwrap();
+        assert!(
+            finding
+                .saw
+                .starts_with("Cursors are planned for 100 % of their rows"),
+            "{}",
+            finding.saw
+        );
+        assert_eq!(finding.confidence, Confidence::Medium);
+        assert!(
+            finding
+                .evidence
+                .iter()
+                .any(|e| e.contains("the cursor: DECLARE page")),
+            "{finding:#?}"
+        );
+        assert_eq!(
+            finding.remedy[0].text,
+            "ALTER SYSTEM SET cursor_tuple_fraction = 0.1; SELECT pg_reload_conf();"
+        );
+        // How often it was opened is unknown.
+        let alone = fetched("1", 100.0, false).unwrap();
+        assert_eq!(alone.confidence, Confidence::Low);
+        assert_eq!(fetched("0.1", 100.0, true), None);
+        // Ten FETCHes for each DECLARE read it to the end.
+        assert_eq!(fetched("1", 1000.0, true), None);
+    }
+}

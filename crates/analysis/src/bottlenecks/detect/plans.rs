@@ -574,7 +574,39 @@ fn planning(evidence: &Evidence) -> Option<Observation> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::database::tests::statement;
+    use super::super::tests::made::{found_with, one};
     use super::*;
+    use crate::bottlenecks::Finding;
+    use crate::observed::statements::Counters;
+
+    /// A join of a table with 200 partitions, planned for each call or once per session.
+    #[test]
+    fn planning_that_takes_longer_than_execution_is_found() {
+        let of = |planning_ms: f64| -> Vec<Finding> {
+            found_with(vec![], |observed| {
+                let text = "SELECT count(*) FROM p a JOIN p b ON a.v = b.k WHERE a.k = $1";
+                let mut statements = statement(text, None);
+                statements.statements[0].counters = Some(Counters {
+                    calls: 890.0,
+                    planning_ms: Some(planning_ms),
+                    execution_ms: Some(0.029),
+                    ..Counters::default()
+                });
+                observed.statements = Some(statements);
+            })
+        };
+        let found = of(2.606);
+        let finding = one(&found, "planning-longer");
+        assert_eq!(
+            finding.saw,
+            "Planning takes 2.606 ms a call, and execution 0.029 ms."
+        );
+        assert_eq!(finding.confidence, Confidence::High);
+        let share = 0.8 * 2.606 / 2.635;
+        assert!((finding.budget_share.unwrap() - share).abs() < 1e-9);
+        assert!(of(0.003).iter().all(|f| f.id != "planning-longer"));
+    }
 
     #[test]
     fn a_guess_of_the_planner_is_no_evidence() {

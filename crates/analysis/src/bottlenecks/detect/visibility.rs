@@ -87,7 +87,91 @@ pub(super) fn unmapped(at: &At) -> Option<Shown> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::database::tests::statement;
+    use super::super::tests::made::{found_with_settings, one};
     use super::*;
+    use crate::bottlenecks::Finding;
+    use pgassay_model::observed::growth::Grown;
+    use pgassay_model::observed::plans::{Node, Plan, RelationFacts, Work};
+
+    /// Plan of PostgreSQL 15 for a covering index on an insert-only table with so many all-visible pages of 1911.
+    fn read(visible: f64) -> Vec<Finding> {
+        let node = |kind: &str, (rows, cost): (f64, f64), (ms, blocks): (f64, f64)| Node {
+            kind: kind.into(),
+            rows,
+            actual_rows: Some(rows),
+            work: Some(Work {
+                loops: 1.0,
+                ms,
+                blocks,
+                ..Work::default()
+            }),
+            cost,
+            ..Node::default()
+        };
+        let bitmap = Node {
+            index: Some("hit_site".into()),
+            ..node("Bitmap Index Scan", (6000.0, 70.7), (0.302, 8.0))
+        };
+        let scan = Node {
+            relation: Some("public.hit".into()),
+            nodes: vec![bitmap],
+            ..node("Bitmap Heap Scan", (6000.0, 2060.36), (2.06, 1911.0))
+        };
+        let root = Node {
+            nodes: vec![scan],
+            ..node("Aggregate", (1.0, 2091.22), (0.349, 0.0))
+        };
+        let facts = RelationFacts {
+            rows: Some(300_000.0),
+            columns: ["id", "site", "ms", "agent"].map(str::to_owned).to_vec(),
+            indexes: vec![IndexFacts {
+                name: "public.hit_site".into(),
+                method: "btree".into(),
+                columns: vec!["site".into(), "ms".into()],
+                valid: true,
+                ..IndexFacts::default()
+            }],
+            ..RelationFacts::default()
+        };
+        let plan = Plan {
+            root,
+            relations: [("public.hit".to_owned(), facts)].into(),
+            ..Plan::default()
+        };
+        found_with_settings(&[(THRESHOLD, "-1", "configuration file")], |observed| {
+            let text = "SELECT count(*), sum(ms) FROM hit WHERE site = $1";
+            observed.statements = Some(statement(text, Some(plan)));
+            observed.growth.get_or_insert_default().tables = vec![Grown {
+                name: "public.hit".into(),
+                state: [("relpages", 1911.0), ("relallvisible", visible)]
+                    .map(|(name, value)| (name.to_owned(), value))
+                    .into(),
+                ..Grown::default()
+            }];
+        })
+    }
+
+    #[test]
+    fn a_covering_index_without_a_visibility_map_is_found() {
+        let found = read(0.0);
+        let finding = one(&found, "visibility-map");
+        assert!(
+            finding.saw.starts_with(
+                "hit_site has all that is asked of public.hit, but 0 of 1911 pages are known to be visible to all"
+            ),
+            "{}",
+            finding.saw
+        );
+        assert_eq!(finding.confidence, Confidence::High);
+        let steps: Vec<&str> = finding.remedy.iter().map(|s| s.text.as_str()).collect();
+        assert!(
+            steps[0].starts_with("ALTER SYSTEM SET autovacuum_vacuum_insert_threshold = DEFAULT;")
+                && steps[1].starts_with("VACUUM (ANALYZE) public.hit;"),
+            "{steps:?}"
+        );
+        assert!(read(1911.0).iter().all(|f| f.id != "visibility-map"));
+    }
 
     #[test]
     fn an_index_holds_what_is_asked_for_or_not() {
