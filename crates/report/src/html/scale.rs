@@ -74,7 +74,12 @@ impl Placed {
 
     /// Whether a value lies on the axis; a hair beyond its ends counts.
     pub fn holds(&self, value: f64) -> bool {
-        let slack = (self.high - self.low) * 1e-9;
+        let hair = if self.log {
+            value.abs()
+        } else {
+            self.high - self.low
+        };
+        let slack = hair * 1e-9;
         value.is_finite() && value >= self.low - slack && value <= self.high + slack
     }
 
@@ -190,6 +195,8 @@ mod tests {
         assert!(flat.at(0.0).is_finite() && flat.ticks.len() > 1);
         let one = Placed::new(&axis(Scale::Log), &[64.0], (0.0, 1.0), 4);
         assert!(one.at(64.0) > 0.0 && one.at(64.0) < 1.0);
+        let wide = Placed::new(&axis(Scale::Log), &[20.0, 1e12], (0.0, 1.0), 4);
+        assert!(wide.holds(20.0) && wide.holds(1e12) && !wide.holds(0.0));
         let given = Axis {
             ticks: vec![8.0],
             ..axis(Scale::Log)
