@@ -1,6 +1,6 @@
 #!/bin/bash
 # Opens pages of reports in a real browser: a short assay's, a short comparison's, and those that
-# the tests of reports compare with.
+# the tests of reports write into target/tmp/pages.
 #
 #   scripts/test-pages.sh PROGRAM
 #
@@ -33,8 +33,9 @@ esac
     cat "$runs/said" >&2
     exit 1
 }
+scripts/cargo.sh test --workspace --locked --quiet --test report -- --exact html
 [ -s target/tools/axe.min.js ] || { echo "test-pages.sh: axe is missing: scripts/bootstrap.sh test" >&2; exit 3; }
-FIREFOX_PROFILE=$runs/profile.json /usr/bin/python3 scripts/test-pages.py "$runs"/*/report.html "$runs/comparison.html" crates/report/tests/report/golden/*.html
+FIREFOX_PROFILE=$runs/profile.json /usr/bin/python3 scripts/test-pages.py "$runs"/*/report.html "$runs/comparison.html" target/tmp/pages/*.html
 mv "$runs"/compared/* "$runs"/
 rm -rf "$runs/compared" "$runs/said" "$runs/comparison.html" "$runs/profile.json"
 /usr/bin/python3 scripts/test-serve.py "$program" "$runs"

@@ -1,30 +1,14 @@
 //! What must hold of every HTML report, whatever is in it.
 
+use super::outline::{Element, parse};
 use super::{all, fixture};
 use pgassay_report::Report as _;
 
-/// All start tags of a page: name and attributes as written.
-fn tags(page: &str) -> Vec<(&str, &str)> {
-    let body = &page[page.find("</style>").expect("the page has a style")..];
-    body.split('<')
-        .filter_map(|piece| piece.split_once('>').map(|(tag, _)| tag))
-        .filter(|tag| tag.starts_with(|c: char| c.is_ascii_alphabetic()))
-        .map(|tag| tag.split_once(' ').unwrap_or((tag, "")))
-        .collect()
-}
-
-fn attribute<'a>(attributes: &'a str, name: &str) -> Option<&'a str> {
-    let start = attributes.find(&format!("{name}=\""))? + name.len() + 2;
-    attributes[start..].split('"').next()
-}
-
-/// The `id` of a tag, not an attribute whose name ends in it.
-fn own_id(attributes: &str) -> Option<&str> {
-    let start = attributes
-        .match_indices("id=\"")
-        .find(|(i, _)| *i == 0 || attributes[..*i].ends_with(' '))?
-        .0;
-    attributes[start + 4..].split('"').next()
+/// The body of a page and all within it, in the page's order.
+fn body<'e>(page: &'e Element<'e>) -> Vec<&'e Element<'e>> {
+    let mut elements = page.all();
+    let body = elements.iter().position(|e| e.name == "body");
+    elements.split_off(body.expect("a body"))
 }
 
 #[test]
@@ -43,33 +27,20 @@ fn it_asks_nothing_of_any_network() {
             );
         }
         assert!(page.contains("default-src 'none'"), "{name}: no policy");
-        for (tag, attributes) in tags(&page) {
+        for element in body(&parse(&page)) {
             let loads = [
                 "script", "link", "img", "iframe", "object", "embed", "audio", "video", "source",
                 "image", "use", "form", "base", "style",
             ];
-            assert!(!loads.contains(&tag), "{name}: <{tag}>");
-            for loading in [
-                "src",
-                "srcset",
-                "data",
-                "action",
-                "poster",
-                "background",
-                "style",
-            ] {
-                assert_eq!(
-                    attribute(attributes, &format!(" {loading}")),
-                    None,
-                    "{name}: {tag}"
-                );
-            }
-            assert!(
-                !attributes.contains(" on"),
-                "{name}: a handler in {tag} {attributes}"
-            );
-            if let Some(target) = attribute(attributes, "href") {
-                assert!(target.starts_with('#'), "{name}: link to {target}");
+            assert!(!loads.contains(&element.name), "{name}: {element}");
+            for (attribute, value) in &element.attributes {
+                let allowed = match *attribute {
+                    "src" | "srcset" | "data" | "action" | "poster" | "background" => false,
+                    "style" => value.starts_with("--columns:"),
+                    "href" => value.starts_with('#'),
+                    attribute => !attribute.starts_with("on"),
+                };
+                assert!(allowed, "{name}: {attribute}={value} of {element}");
             }
         }
     }
@@ -85,8 +56,11 @@ fn the_policy_names_the_script() {
     let script = page.split_once("<script type=\"module\">").expect("one").1;
     let script = script.split_once("</script>").expect("its end").0;
     let hash = BASE64_STANDARD.encode(Sha256::digest(script));
-    let named = format!("script-src 'sha256-{hash}'");
-    assert!(page.contains(&named), "{named}");
+    let policy = format!(
+        "content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{hash}'; \
+         base-uri 'none'; form-action 'none'\""
+    );
+    assert!(page.contains(&policy), "{policy}");
     for forbidden in [
         "fetch(",
         "XMLHttp",
@@ -116,23 +90,58 @@ fn hostile_names_stay_text() {
 
 #[test]
 fn it_is_well_formed() {
-    const VOID: [&str; 2] = ["meta", "br"];
     for (name, analysis) in all() {
-        let page = pgassay_report::html(&analysis);
-        let body = &page[page.find("<body>").expect("a body")..];
-        let mut open: Vec<&str> = vec![];
-        for piece in body.split('<').skip(1) {
-            let (tag, _) = piece.split_once('>').expect("every tag ends");
-            let word = tag.split(' ').next().unwrap_or_default();
-            match word.strip_prefix('/') {
-                Some("html") => {}
-                Some(end) => assert_eq!(open.pop(), Some(end), "{name}"),
-                None if VOID.contains(&word) => {}
-                None => open.push(word),
+        for element in parse(&pgassay_report::html(&analysis)).all() {
+            for place in ["d", "x", "y", "width", "height", "viewBox"] {
+                let place = element.attribute(place).unwrap_or_default();
+                let drawn = !place.contains("NaN") && !place.contains("inf");
+                assert!(drawn, "{name}: {element} at {place}");
             }
         }
-        assert!(open.is_empty(), "{name}: left open: {open:?}");
     }
+    for page in ["<p><b></p></b>", "<p>", "<p", "</p>", "<p class=a></p>"] {
+        let page = format!("<!DOCTYPE html>{page}");
+        assert!(
+            std::panic::catch_unwind(|| drop(parse(&page))).is_err(),
+            "{page}"
+        );
+    }
+}
+
+/// The golden files of markdown have the wording, and a page has it, too.
+#[test]
+fn it_says_what_markdown_says() {
+    for (name, analysis) in all() {
+        let page = pgassay_report::html(&analysis);
+        let (_, body) = page.split_once("<body>").expect("a body");
+        let texts = body.split('<').filter_map(|piece| piece.split_once('>'));
+        // Marks of notes stand at other places of a cell.
+        let texts = texts.filter(|(tag, _)| !tag.starts_with("a class=\"mark\""));
+        let texts: Vec<&str> = texts.map(|(_, text)| text).collect();
+        let said = words(&texts.join(" "));
+        let mut markdown = pgassay_report::markdown(&analysis);
+        for n in 1..10 {
+            markdown = markdown.replace(&format!("\\[{n}\\]"), "");
+            markdown = markdown.replace(&format!("\n{n}. "), "\n");
+        }
+        for apart in [" (", "*(", "<br>", "```sh"] {
+            markdown = markdown.replace(apart, "\n");
+        }
+        for line in markdown.lines() {
+            assert!(said.contains(&words(line)), "{name}: {line}");
+        }
+    }
+}
+
+/// The words of a text with a blank around each; what markup escapes is none.
+fn words(text: &str) -> String {
+    let mut text = text.to_owned();
+    for escaped in ["&amp;", "&lt;", "&gt;", "&quot;"] {
+        text = text.replace(escaped, " ");
+    }
+    let words = text.split(|c: char| !c.is_alphanumeric());
+    let words = words.filter(|word| !word.is_empty());
+    words.fold(" ".to_owned(), |all, word| all + word + " ")
 }
 
 /// The link that skips the head led to `#results` on pages that have no such section.
@@ -164,20 +173,19 @@ fn several_reports_share_a_page_and_no_name() {
 }
 
 fn resolves(name: &str, page: &str) {
-    let tags = tags(page);
-    let mut ids: Vec<&str> = tags
-        .iter()
-        .filter_map(|(_, attributes)| own_id(attributes))
-        .collect();
+    let page = parse(page);
+    let elements = body(&page);
+    let ids = elements.iter().filter_map(|e| e.attribute("id"));
+    let mut ids: Vec<&str> = ids.collect();
     let count = ids.len();
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), count, "{name}: an id stands twice");
-    for (tag, attributes) in &tags {
-        let labels = attribute(attributes, "aria-labelledby").unwrap_or_default();
-        let target = attribute(attributes, "href").and_then(|h| h.strip_prefix('#'));
+    for element in &elements {
+        let labels = element.attribute("aria-labelledby").unwrap_or_default();
+        let target = element.attribute("href").and_then(|h| h.strip_prefix('#'));
         for id in labels.split_whitespace().chain(target) {
-            assert!(ids.contains(&id), "{name}: {tag} refers to {id}");
+            assert!(ids.contains(&id), "{name}: {element} refers to {id}");
         }
     }
 }
@@ -188,26 +196,21 @@ fn it_can_be_read_without_seeing_it() {
         let page = pgassay_report::html(&analysis);
         assert!(page.contains("<html lang=\"en\">"), "{name}: no language");
         let mut level = 0;
-        for (tag, attributes) in tags(&page) {
+        for element in body(&parse(&page)) {
+            let tag = element.name;
+            let has = |attribute: &str| element.attribute(attribute).is_some();
             if let Some(next) = tag.strip_prefix('h').and_then(|n| n.parse::<u32>().ok()) {
                 assert!(next <= level + 1, "{name}: h{level} is followed by h{next}");
                 level = next;
             }
             if tag == "th" {
-                assert!(
-                    attribute(attributes, "scope").is_some(),
-                    "{name}: th {attributes}"
-                );
+                assert!(has("scope"), "{name}: {element}");
             }
             if tag == "svg" {
-                let image = attribute(attributes, "role") == Some("img")
-                    && attribute(attributes, "aria-labelledby").is_some();
-                let hidden = attribute(attributes, "aria-hidden") == Some("true");
-                assert!(image || hidden, "{name}: svg {attributes}");
-                assert!(
-                    attribute(attributes, "viewBox").is_some(),
-                    "{name}: svg {attributes}"
-                );
+                let image = element.attribute("role") == Some("img") && has("aria-labelledby");
+                let hidden = element.attribute("aria-hidden") == Some("true");
+                assert!(image || hidden, "{name}: {element}");
+                assert!(has("viewBox"), "{name}: {element}");
             }
         }
         let count = |what: &str| page.matches(what).count();
@@ -255,6 +258,69 @@ fn every_trial_is_drawn() {
     // once; each in two sizes of picture; and the legend's own dot of the last
     let dots = page.matches("class=\"dot\"").count();
     assert_eq!(dots, trials * 7 * 2 + 1);
+}
+
+/// The text in place of a picture has what a pointer reads at each estimate.
+#[test]
+fn a_picture_in_words_holds_every_estimate() {
+    let page = pgassay_report::html(&fixture::complete());
+    let pictures: Vec<&str> = page.split("<svg class=\"chart\"").skip(1).collect();
+    assert_eq!(pictures.len(), 8, "four figures in two sizes");
+    let mut estimates = 0;
+    for picture in pictures {
+        let (picture, _) = picture.split_once("</svg>").expect("its end");
+        let (words, marks) = picture.split_once("</desc>").expect("its text");
+        for mark in marks.split("<path class=\"estimate\"").skip(1) {
+            let (_, tip) = mark.split_once("<title>").expect("its tip");
+            let (tip, _) = tip.split_once("</title>").expect("its end");
+            assert!(words.contains(tip), "{tip} is not in {words}");
+            estimates += 1;
+        }
+    }
+    assert!(estimates > 0);
+}
+
+/// Throughput from zero upwards, clients by their logarithm.
+#[test]
+fn estimates_are_drawn_to_scale() {
+    let analysis = fixture::complete();
+    let page = pgassay_report::html(&analysis);
+    let points = &analysis.main().arms[0].points;
+    let clients: Vec<f64> = (points.iter())
+        .map(|p| f64::from(p.point.clients).log2())
+        .collect();
+    let throughput: Vec<f64> = points.iter().map(|p| p.throughput_tps.estimate).collect();
+    for size in ["wide", "compact"] {
+        let heading = format!("<desc id=\"throughput-{size}-d\">");
+        let (_, picture) = page.split_once(&heading).expect("its text");
+        let (picture, _) = picture.split_once("</svg>").expect("its end");
+        let marks = picture.split("<path class=\"estimate\"").skip(1);
+        let places = marks.map(|mark| {
+            let (_, at) = mark.split_once(" d=\"M").expect("a place");
+            let (at, _) = at.split_once('a').expect("a circle");
+            let (x, y) = at.split_once(' ').expect("two coordinates");
+            let number = |text: &str| text.parse::<f64>().expect("a number");
+            (number(x), number(y))
+        });
+        let (xs, ys): (Vec<f64>, Vec<f64>) = places.unzip();
+        assert!(scale(&clients, &xs) > 0.0, "more clients stand to the left");
+        assert!(
+            scale(&throughput, &ys) < 0.0,
+            "more throughput stands lower"
+        );
+    }
+}
+
+/// The pixels of a unit, which are the same between all places.
+fn scale(values: &[f64], places: &[f64]) -> f64 {
+    assert_eq!(values.len(), places.len());
+    let (first, last) = (0, values.len() - 1);
+    let scale = (places[last] - places[first]) / (values[last] - values[first]);
+    for (value, place) in values.iter().zip(places) {
+        let wanted = places[first] + scale * (value - values[first]);
+        assert!((place - wanted).abs() < 0.2, "{value} is drawn at {place}");
+    }
+    scale
 }
 
 /// The colours of the first block of custom properties after `from`.
