@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 
 from selenium.common.exceptions import StaleElementReferenceException, TimeoutException
+from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
@@ -210,13 +211,17 @@ def followed(driver, program, runs, base, pictures):
             measuring.wait(30)
 
 
+def press(driver, key):
+    """A key to whatever has the focus: a live page may replace the element meanwhile."""
+    ActionChains(driver).send_keys(key).perform()
+
+
 def tab_to(driver, name):
     """Reaches an element by Tab alone, from wherever the focus is."""
     for _ in range(80):
-        element = driver.switch_to.active_element
-        if element.get_attribute("id") == name:
-            return element
-        element.send_keys(Keys.TAB)
+        if driver.execute_script("return document.activeElement.id") == name:
+            return
+        press(driver, Keys.TAB)
     raise AssertionError(f"#{name} is not reached by keys")
 
 
@@ -225,14 +230,15 @@ def paused_by_keys(driver, pictures):
     head = lambda: driver.execute_script("return document.getElementById('live-head').textContent")
     button = lambda: driver.execute_script("return document.getElementById('pause').textContent")
     focused = lambda: driver.execute_script("return document.activeElement.id")
-    tab_to(driver, "pause").send_keys(Keys.ENTER)
+    tab_to(driver, "pause")
+    press(driver, Keys.ENTER)
     wait(driver, "the pause", lambda: "Paused since" in head())
     wait(driver, "what goes on", lambda: button() == "Go on")
     expect(focused() == "pause", "the focus is lost when the button changes")
     if pictures:
         driver.save_screenshot(str(pictures / "serve-paused-1440-light.png"))
     accessible(driver)
-    driver.switch_to.active_element.send_keys(Keys.ENTER)
+    press(driver, Keys.ENTER)
     wait(driver, "that it goes on", lambda: "Paused" not in head() and button().startswith("Pause"))
 
 
@@ -249,7 +255,8 @@ def started(driver, base, run, pictures):
         if pictures:
             driver.save_screenshot(str(pictures / f"serve-question-{width}-light.png"))
     accessible(driver)
-    tab_to(driver, "start").send_keys(Keys.ENTER)
+    tab_to(driver, "start")
+    press(driver, Keys.ENTER)
     said = lambda: driver.execute_script("return document.getElementById('output')?.textContent || ''")
     wait(driver, "its output", lambda: "It runs." in said() and "server:" in said())
     for width, height in SCREENS:
@@ -258,7 +265,8 @@ def started(driver, base, run, pictures):
         if pictures:
             driver.save_screenshot(str(pictures / f"serve-output-{width}-light.png"))
     accessible(driver)
-    tab_to(driver, "stop").send_keys(Keys.ENTER)
+    tab_to(driver, "stop")
+    press(driver, Keys.ENTER)
     wait(driver, "its end", lambda: "It ended with exit code" in said())
     quiet(driver, base)
 
