@@ -1,7 +1,6 @@
 //! The speed at each measured position of a range by least squares, with nothing assumed about causes.
 
-use nalgebra::{DMatrix, DVector};
-
+use super::matrix::{Cholesky, Matrix, dot};
 use super::noise::Observation;
 use super::posterior::Posterior;
 use super::range::Rules;
@@ -13,8 +12,8 @@ const UNKNOWN: f64 = 1.0;
 
 /// The speed at each measured position by least squares, with nothing assumed about causes.
 pub(super) struct Levels {
-    levels: DVector<f64>,
-    covariance: Option<DMatrix<f64>>,
+    moments: Vec<f64>,
+    information: Option<Cholesky>,
 }
 
 impl Levels {
@@ -23,8 +22,9 @@ impl Levels {
         let n = points.len() - 1;
         let place = |p: usize| points.binary_search(&p).unwrap_or(0);
         // Next to nothing is known before: that keeps apart what no comparison joins.
-        let mut information = DMatrix::<f64>::identity(n, n) / BEFORE.powi(2);
-        let mut moments = DVector::<f64>::zeros(n);
+        let before = |i, j| f64::from(u8::from(i == j)) / BEFORE.powi(2);
+        let mut information = Matrix::from_fn(n, before);
+        let mut moments = vec![0.0; n];
         for o in seen {
             let repeated = seen
                 .iter()
@@ -47,31 +47,30 @@ impl Levels {
                 }
             }
         }
-        let covariance = information.cholesky().map(|factor| factor.inverse());
-        let levels = covariance
-            .as_ref()
-            .map_or_else(|| DVector::zeros(n), |c| c * moments);
-        Self { levels, covariance }
+        Self {
+            moments,
+            information: information.cholesky(),
+        }
     }
 
     /// What some segments change together, with its variance.
     pub(super) fn across(&self, segments: &[usize]) -> (f64, f64) {
-        let n = self.levels.len();
-        let mut contrast = DVector::<f64>::zeros(n);
+        let mut contrast = vec![0.0; self.moments.len()];
         for s in segments {
             contrast[*s] += 1.0;
             if *s > 0 {
                 contrast[s - 1] -= 1.0;
             }
         }
-        let estimate = contrast.dot(&self.levels);
-        let variance = self
-            .covariance
-            .as_ref()
-            .map_or(f64::INFINITY, |c| (c * &contrast).dot(&contrast));
+        let unknown = (0.0, f64::INFINITY);
+        let Some(information) = &self.information else {
+            return unknown;
+        };
+        let contrast = information.whiten(&contrast);
+        let variance = dot(&contrast, &contrast);
         match variance > UNKNOWN {
-            true => (0.0, f64::INFINITY),
-            false => (estimate, variance),
+            true => unknown,
+            false => (dot(&contrast, &information.whiten(&self.moments)), variance),
         }
     }
 }

@@ -15,6 +15,7 @@ pub mod differences;
 pub mod document;
 mod levels;
 pub mod made_up;
+mod matrix;
 pub mod noise;
 mod posterior;
 pub mod range;
