@@ -5,9 +5,15 @@
 //! 2007): λ is what one does alone, σ the share of work that only one at a time
 //! can do (contention), κ what each pair costs to keep in agreement (coherence).
 
-use levenberg_marquardt::{LeastSquaresProblem, LevenbergMarquardt};
-use nalgebra::storage::Owned;
-use nalgebra::{DMatrix, DVector, Dyn, Matrix3, Vector3};
+use std::array;
+
+/// How many times the sum of squares is computed before a fit is given up.
+const EVALUATIONS: usize = 800;
+/// The relative change of the sum of squares and of the coefficients at which a fit has
+/// converged.
+const TOLERANCE: f64 = 30.0 * f64::EPSILON;
+/// The share of a column that must be independent of the others.
+const DEPENDENT: f64 = 1e-14;
 
 /// λ, σ and κ.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -80,154 +86,228 @@ fn on_face(n: &[f64], x: &[f64], free: [bool; 3]) -> Option<LeastSquares> {
         return None;
     }
     // in units of the largest throughput and of one unit's: all near 1
-    let x: Vec<f64> = x.iter().map(|v| v / scale).collect();
-    let problem = Problem {
-        n,
-        x: &x,
-        free,
-        law: start(n, &x, free)?,
+    let x = x.iter().map(|v| v / scale).collect();
+    let problem = Problem { n, x, free };
+    let (mut law, sum) = problem.minimum(problem.start()?)?;
+    let triangle = Triangle::of(problem.linearized(law));
+    let variance = if degrees > 0 {
+        sum / degrees as f64
+    } else {
+        0.0
     };
-    let (problem, report) = LevenbergMarquardt::new()
-        .with_patience(200)
-        .minimize(problem);
-    if !report.termination.was_successful() {
-        return None;
-    }
-    let sum = 2.0 * report.objective_function;
-    let covariance = covariance(
-        &problem,
-        if degrees > 0 {
-            sum / degrees as f64
-        } else {
-            0.0
-        },
-    );
-    let mut law = problem.law;
-    law.0[0] *= scale;
     let unit = [scale, 1.0, 1.0];
+    let covariance = triangle.determines(free).then(|| {
+        let inverse = triangle.inverse_of_square();
+        array::from_fn(|i| array::from_fn(|j| inverse[i][j] * variance * unit[i] * unit[j]))
+    });
+    law.0[0] *= scale;
     Some(LeastSquares {
         law,
         free,
         sum: sum * scale * scale,
         degrees,
-        covariance: covariance.map(|c| {
-            std::array::from_fn(|i| std::array::from_fn(|j| c[(i, j)] * unit[i] * unit[j]))
-        }),
+        covariance,
     })
-}
-
-/// A first guess: N/X = (1 + σ(N−1) + κN(N−1)) / λ is linear in 1/λ, σ/λ and κ/λ;
-/// weighted so that its errors count as those of X do.
-fn start(n: &[f64], x: &[f64], free: [bool; 3]) -> Option<Law> {
-    let mut normal = Matrix3::<f64>::zeros();
-    let mut right = Vector3::<f64>::zeros();
-    for (&n, &x) in n.iter().zip(x) {
-        if x <= 0.0 {
-            continue;
-        }
-        let weight = (x * x / n).powi(2);
-        let row = [1.0, n - 1.0, n * (n - 1.0)];
-        let row = Vector3::from_fn(|i, _| if free[i] { row[i] } else { 0.0 });
-        normal += weight * row * row.transpose();
-        right += weight * row * (n / x);
-    }
-    for i in 0..3 {
-        if !free[i] {
-            normal[(i, i)] = 1.0;
-        }
-    }
-    let solved = normal.lu().solve(&right)?;
-    if solved[0] > 0.0 {
-        Some(Law([
-            1.0 / solved[0],
-            solved[1] / solved[0],
-            solved[2] / solved[0],
-        ]))
-    } else {
-        let alone = n.iter().zip(x).map(|(n, x)| x / n).fold(0.0, f64::max);
-        Some(Law([
-            alone,
-            if free[1] { 0.1 } else { 0.0 },
-            if free[2] { 1e-3 } else { 0.0 },
-        ]))
-    }
-}
-
-fn covariance(problem: &Problem<'_>, variance: f64) -> Option<Matrix3<f64>> {
-    let mut information = Matrix3::<f64>::zeros();
-    for n in problem.n {
-        let g = problem.law.gradient(*n);
-        let g = Vector3::from_fn(|i, _| if problem.free[i] { g[i] } else { 0.0 });
-        information += g * g.transpose();
-    }
-    // σ and κ differ by orders of magnitude: scaled to a unit diagonal first
-    let size = Vector3::from_fn(|i, _| {
-        let d = information[(i, i)].sqrt();
-        if problem.free[i] && d > 0.0 { d } else { 1.0 }
-    });
-    let scaled = Matrix3::from_fn(|i, j| {
-        if i == j && !problem.free[i] {
-            1.0
-        } else {
-            information[(i, j)] / (size[i] * size[j])
-        }
-    });
-    let inverse = scaled.try_inverse()?;
-    let covariance = Matrix3::from_fn(|i, j| {
-        if problem.free[i] && problem.free[j] {
-            inverse[(i, j)] * variance / (size[i] * size[j])
-        } else {
-            0.0
-        }
-    });
-    let sound = (0..3).all(|i| covariance[(i, i)].is_finite() && covariance[(i, i)] >= 0.0);
-    sound.then_some(covariance)
 }
 
 struct Problem<'a> {
     n: &'a [f64],
-    x: &'a [f64],
+    x: Vec<f64>,
     free: [bool; 3],
-    law: Law,
 }
 
 impl Problem<'_> {
-    fn places(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..3).filter(|i| self.free[*i])
+    fn points(&self) -> impl Iterator<Item = (f64, f64)> {
+        self.n.iter().copied().zip(self.x.iter().copied())
     }
-}
 
-impl LeastSquaresProblem<f64, Dyn, Dyn> for Problem<'_> {
-    type ParameterStorage = Owned<f64, Dyn>;
-    type ResidualStorage = Owned<f64, Dyn>;
-    type JacobianStorage = Owned<f64, Dyn, Dyn>;
+    /// A row of a linear problem: the factors of the parameters, 0 for those held, and
+    /// the right-hand side.
+    fn row(&self, factors: [f64; 3], right: f64) -> [f64; 4] {
+        let [a, b, c] = array::from_fn(|i| if self.free[i] { factors[i] } else { 0.0 });
+        [a, b, c, right]
+    }
 
-    fn set_params(&mut self, values: &DVector<f64>) {
-        let places: Vec<usize> = self.places().collect();
-        for (place, value) in places.into_iter().zip(values.iter()) {
-            self.law.0[place] = *value;
+    /// Returns a first guess: N/X = (1 + σ(N−1) + κN(N−1)) / λ is linear in 1/λ, σ/λ and
+    /// κ/λ; weighted so that its errors count as those of X do.
+    fn start(&self) -> Option<Law> {
+        let rows = self.points().filter(|(_, x)| *x > 0.0).map(|(n, x)| {
+            let factors = [1.0, n - 1.0, n * (n - 1.0)];
+            self.row(factors.map(|f| f * x * x / n), x)
+        });
+        let triangle = Triangle::of(rows.collect());
+        if !triangle.determines(self.free) {
+            return None;
+        }
+        let solved = triangle.solution();
+        if solved[0] > 0.0 {
+            Some(Law([
+                1.0 / solved[0],
+                solved[1] / solved[0],
+                solved[2] / solved[0],
+            ]))
+        } else {
+            let alone = self.points().map(|(n, x)| x / n).fold(0.0, f64::max);
+            let [lambda, sigma, kappa, _] = self.row([alone, 0.1, 1e-3], 0.0);
+            Some(Law([lambda, sigma, kappa]))
         }
     }
 
-    fn params(&self) -> DVector<f64> {
-        DVector::from_iterator(self.places().count(), self.places().map(|i| self.law.0[i]))
+    fn sum_of_squares(&self, law: Law) -> f64 {
+        self.points().map(|(n, x)| (law.at(n) - x).powi(2)).sum()
     }
 
-    fn residuals(&self) -> Option<DVector<f64>> {
-        let points = self.n.iter().zip(self.x);
-        Some(DVector::from_iterator(
-            self.n.len(),
-            points.map(|(n, x)| self.law.at(*n) - x),
-        ))
+    /// Returns the residuals as a linear function of the parameters, near a law.
+    fn linearized(&self, law: Law) -> Vec<[f64; 4]> {
+        let rows = self.points();
+        rows.map(|(n, x)| self.row(law.gradient(n), law.at(n) - x))
+            .collect()
     }
 
-    fn jacobian(&self) -> Option<DMatrix<f64>> {
-        let places: Vec<usize> = self.places().collect();
-        Some(DMatrix::from_fn(
-            self.n.len(),
-            places.len(),
-            |row, column| self.law.gradient(self.n[row])[places[column]],
-        ))
+    /// Minimizes the sum of squares by the Levenberg–Marquardt method with the trust region
+    /// of MINPACK (J. Moré, 1978). Returns the law and its sum; `None` where it does not
+    /// converge.
+    fn minimum(&self, mut law: Law) -> Option<(Law, f64)> {
+        let mut sum = self.sum_of_squares(law);
+        if !sum.is_finite() {
+            return None;
+        }
+        let mut scale = [0.0; 3];
+        let mut radius = f64::INFINITY;
+        for _ in 0..EVALUATIONS {
+            let rows = self.linearized(law);
+            scale = array::from_fn(|i| column_length(&rows, i).max(scale[i]));
+            let triangle = Triangle::of(rows);
+            let farthest = radius.min(100.0 * length(law.0, scale));
+            let (step, damping) = triangle.step_within(farthest, scale);
+            let next = Law(array::from_fn(|i| law.0[i] - step[i]));
+            let next_sum = self.sum_of_squares(next);
+            // the fall of the sum; a step to ten times the residuals is not graded further
+            let actual = if next_sum < 100.0 * sum {
+                sum - next_sum
+            } else {
+                f64::NEG_INFINITY
+            };
+            let step_length = length(step, scale);
+            let linear = triangle.image_square(step);
+            let damped = damping * step_length * step_length;
+            let predicted = linear + 2.0 * damped;
+            let ratio = actual / predicted;
+            if ratio <= 0.25 {
+                let slope = linear + damped;
+                let shorter = 0.5 * slope / (slope - 0.5 * actual.min(0.0));
+                radius = shorter.max(0.1) * radius.min(10.0 * step_length);
+            } else if damping == 0.0 || ratio >= 0.75 {
+                radius = 2.0 * step_length;
+            }
+            // here sums differ by rounding only, and the last step is the best guess
+            let flat = predicted <= TOLERANCE * sum && actual.abs() <= TOLERANCE * sum;
+            if flat || ratio >= 1e-4 {
+                (law, sum) = (next, next_sum);
+            }
+            if flat || radius <= TOLERANCE * length(law.0, scale) {
+                return Some((law, sum));
+            }
+        }
+        None
+    }
+}
+
+fn length(v: [f64; 3], scale: [f64; 3]) -> f64 {
+    let squares = v.iter().zip(scale).map(|(v, scale)| (v * scale).powi(2));
+    squares.sum::<f64>().sqrt()
+}
+
+fn column_length(rows: &[[f64; 4]], k: usize) -> f64 {
+    rows.iter().map(|row| row[k] * row[k]).sum::<f64>().sqrt()
+}
+
+/// The triangle R of the QR factorization of three columns, and Qᵀ times a right-hand
+/// side in the fourth.
+struct Triangle([[f64; 4]; 3]);
+
+impl Triangle {
+    /// Factors by the modified Gram–Schmidt method. The diagonal is 0 where a column depends
+    /// on those before it.
+    fn of(mut rows: Vec<[f64; 4]>) -> Self {
+        let before: [f64; 3] = array::from_fn(|k| column_length(&rows, k));
+        let mut r = [[0.0; 4]; 3];
+        for k in 0..3 {
+            let after = column_length(&rows, k);
+            if after <= DEPENDENT * before[k] {
+                continue;
+            }
+            r[k][k] = after;
+            rows.iter_mut().for_each(|row| row[k] /= after);
+            for j in k + 1..4 {
+                r[k][j] = rows.iter().map(|row| row[k] * row[j]).sum();
+                rows.iter_mut().for_each(|row| row[j] -= r[k][j] * row[k]);
+            }
+        }
+        Self(r)
+    }
+
+    /// Whether these columns are independent.
+    fn determines(&self, free: [bool; 3]) -> bool {
+        (0..3).all(|i| !free[i] || self.0[i][i] > 0.0)
+    }
+
+    /// Solves R v = right, with 0 for dependent columns.
+    fn solve(&self, right: [f64; 3]) -> [f64; 3] {
+        let mut v = [0.0; 3];
+        for (k, row) in self.0.iter().enumerate().rev() {
+            if row[k] != 0.0 {
+                v[k] = (right[k] - (k + 1..3).map(|j| row[j] * v[j]).sum::<f64>()) / row[k];
+            }
+        }
+        v
+    }
+
+    fn solution(&self) -> [f64; 3] {
+        self.solve(self.0.map(|row| row[3]))
+    }
+
+    /// Returns the solution within a length, to one part in ten, and the damping that keeps
+    /// it there.
+    fn step_within(&self, farthest: f64, scale: [f64; 3]) -> ([f64; 3], f64) {
+        let mut step = self.solution();
+        if length(step, scale) <= 1.1 * farthest {
+            return (step, 0.0);
+        }
+        let (mut low, mut high, mut damping) = (0.0, f64::INFINITY, 1e-3f64);
+        for _ in 0..100 {
+            let mut rows = self.0.to_vec();
+            for i in 0..3 {
+                let mut row = [0.0; 4];
+                row[i] = scale[i] * damping.sqrt();
+                rows.push(row);
+            }
+            step = Self::of(rows).solution();
+            match length(step, scale) / farthest {
+                share if share > 1.1 => low = damping,
+                share if share < 0.9 => high = damping,
+                _ => break,
+            }
+            damping = match (low, high) {
+                (0.0, _) => damping / 1e3,
+                (_, f64::INFINITY) => damping * 1e3,
+                _ => f64::sqrt(low * high),
+            };
+        }
+        (step, damping)
+    }
+
+    /// Returns |R v|².
+    fn image_square(&self, v: [f64; 3]) -> f64 {
+        let image = |row: &[f64; 4]| row.iter().zip(v).map(|(r, v)| r * v).sum::<f64>();
+        self.0.iter().map(|row| image(row).powi(2)).sum()
+    }
+
+    /// Returns (RᵀR)⁻¹, with 0 for dependent columns.
+    fn inverse_of_square(&self) -> [[f64; 3]; 3] {
+        let unit = |j| array::from_fn(|i| f64::from(u8::from(i == j)));
+        let columns: [[f64; 3]; 3] = array::from_fn(|j| self.solve(unit(j)));
+        array::from_fn(|i| array::from_fn(|j| columns.iter().map(|c| c[i] * c[j]).sum()))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Values computed by independent implementations, and the tests against them.
 //!
-//! The tables beside this file were written by the scripts in scripts/oracles;
-//! their first line names the program and version.
+//! The tables beside this file were written by the scripts in scripts/oracles
+//! (scaling_minpack.tsv by a Rust crate); their first line names the program and version.
 
 use super::order::{Differences, Walsh, sorted_finite};
 use super::rank_null::RankNull;
@@ -240,6 +240,55 @@ fn scaling_fits_are_those_published() {
             .any(|w| *w == Caveat::BoundedAtZero)
     );
     assert!(all.peak.is_none());
+}
+
+const MINPACK: &str = include_str!("scaling_minpack.tsv");
+
+/// Curves recorded and made up, few points, extreme units, degenerate input. "none" is no
+/// fit; "-" where the best λ is infinite, so that only the sum of squares is determined.
+#[test]
+fn scaling_fits_are_those_of_minpack() {
+    let fitted = ["recorded", "noisy", "few", "units", "random", "infinite"];
+    let mut cases = 0;
+    for name in fitted.into_iter().chain(["degenerate"]) {
+        for row in rows(MINPACK, name) {
+            cases += 1;
+            let (n, x) = (numbers(row[1]), numbers(row[2]));
+            let fit = scaling_law::least_squares(&n, &x);
+            if row[3] == "none" {
+                assert!(fit.is_none(), "{row:?}: {fit:?}");
+                continue;
+            }
+            let fit = fit.unwrap_or_else(|| panic!("no fit: {row:?}"));
+            let largest = x.iter().copied().fold(0.0, f64::max);
+            let near = |got: f64, want: f64, slack: f64| {
+                assert!(
+                    (got - want).abs() <= 1e-6 * want.abs() + slack,
+                    "{row:?}: {got}, not {want}: {fit:?}"
+                );
+            };
+            near(fit.sum, number(row[5]), 1e-12 * largest * largest);
+            if row[3] == "-" {
+                continue;
+            }
+            let law = numbers(row[3]);
+            let wanted = numbers(row[4]);
+            let covariance = fit.covariance.expect("determined");
+            for i in 0..3 {
+                near(fit.law.0[i], law[i], 0.0);
+                assert_eq!(fit.free[i], law[i] != 0.0, "{row:?}: {fit:?}");
+                for j in 0..=i {
+                    let want = wanted[if i == j { i } else { i + j + 2 }];
+                    let slack = 1e-6 * (wanted[i] * wanted[j]).sqrt() + 1e-12 * law[i] * law[j];
+                    near(covariance[i][j], want, slack);
+                    assert_eq!(covariance[j][i], covariance[i][j]);
+                }
+            }
+            let points = fit.degrees + fit.free.iter().filter(|f| **f).count();
+            assert_eq!(points, n.len());
+        }
+    }
+    assert_eq!(cases, 43);
 }
 
 const E_DIVISIVE: &str = include_str!("e_divisive.tsv");
