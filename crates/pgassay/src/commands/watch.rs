@@ -44,6 +44,36 @@ pub fn watch(
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Exit> {
+    windows(args, global, terminal, stop, |run, terminal| {
+        let Some(seen) = watched::of(run) else {
+            return Err(
+                Failure::target("nothing could be seen of the server's sessions")
+                    .with_remedy("pgassay doctor says what is lacking")
+                    .into(),
+            );
+        };
+        show(&seen, &args.show, terminal)
+    })?;
+    let target = pgassay_text::shell_word(&secrets::shown(&args.target));
+    let steps = [
+        format!("pgassay check {target}"),
+        format!("pgassay workload from-statements {target}"),
+    ];
+    next(&args.show, &steps, terminal);
+    Ok(Exit::Done)
+}
+
+/// Observes a server window by window, and hands over each window as a run with one trial.
+///
+/// # Errors
+/// Like [`watch`], and where `each` fails.
+pub fn windows(
+    args: &WatchArgs,
+    global: &GlobalArgs,
+    terminal: &mut Terminal,
+    stop: &Stop,
+    mut each: impl FnMut(&RecordedRun, &mut Terminal) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let spec: TargetSpec = args.target.parse().map_err(explain)?;
     if !matches!(spec, TargetSpec::Server(_)) {
         return Err(Failure::usage("watch looks at a running server")
@@ -89,26 +119,13 @@ pub fn watch(
         run.symbols = symbols.into_iter().map(|symbols| (0, symbols)).collect();
         run.trials = vec![trial];
         set_clients(&mut run);
-        let Some(seen) = watched::of(&run) else {
-            return Err(
-                Failure::target("nothing could be seen of the server's sessions")
-                    .with_remedy("pgassay doctor says what is lacking")
-                    .into(),
-            );
-        };
-        show(&seen, &args.show, terminal)?;
+        each(&run, terminal)?;
         shown += 1;
     }
     if shown == 0 {
         return Err(Failure::interrupted().into());
     }
-    let target = pgassay_text::shell_word(&secrets::shown(&args.target));
-    let steps = [
-        format!("pgassay check {target}"),
-        format!("pgassay workload from-statements {target}"),
-    ];
-    next(&args.show, &steps, terminal);
-    Ok(Exit::Done)
+    Ok(())
 }
 
 /// What is known of the server and the machine before the first window, as of a run.
