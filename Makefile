@@ -49,12 +49,16 @@ check: ## while you work: formatting, types of everything, unit tests, the rules
 	$(CARGO) fmt --all --check
 	$(CARGO) check --workspace --all-targets --locked
 	$(CARGO) test --workspace --lib --locked --quiet
-	$(CARGO) test --workspace --locked --quiet --test check --test published_profiles --test pmu --test kernels --test report
+	$(CARGO) test --workspace --locked --quiet --test check --test published_profiles --test pmu --test kernels --test report --test weighed
 
 test-all: test ## make test, and what takes long: every major version, the matrix, containers, Slurm, Spark, attack, soak
 	PGASSAY_TEST_18="$$(dirname "$$(scripts/postgres-of-debian.sh 18)")" scripts/test-workspace.sh -- --ignored
 	$(MAKE) matrix container-test slurm-test records-test attack soak
 	LOOM_MAX_PREEMPTIONS=4 $(CARGO) test -p pgassay-kernels --features loom --locked --test orders
+
+.PHONY: record-cases
+record-cases: ## record the servers under load that tests/weighed judges again, on a quiet machine (ARGS=NAME: of one test)
+	RECORD=1 $(CARGO) test -p pgassay --locked --test weighed -- --test-threads 1 $(ARGS)
 
 deny: ## check the licences, advisories and sources of dependencies (needs cargo-deny)
 	@$(CARGO) deny --version >/dev/null 2>&1 || \

@@ -2,49 +2,7 @@
 //! through more than their result is worth, each with a mended form that has no such finding.
 
 use crate::pg_support::Server;
-use crate::statements::{HBA, finding, sql_of, the, watched, watched_for};
-
-/// What a statement is spoilt by: the finding, words of it, the statement, and its mended form. `#` is another
-/// number each time.
-type Case = (&'static str, &'static str, &'static str, &'static str);
-
-/// Holds a server against statements: each finding is there with the spoilt ones, and none weighs with the mended ones.
-fn holds(server: &Server, cases: &[Case]) {
-    let mut left: Vec<&Case> = cases.iter().collect();
-    let mut last = serde_json::Value::Null;
-    // On a busy machine not all of them weigh enough, or are explained, in one window: those are looked at once more.
-    // From the third window on each is looked at by itself, where no other takes the time.
-    for turn in 0..8 {
-        let together = if turn < 2 { left.len() } else { 1 };
-        let spoilt: Vec<&str> = left.iter().take(together).map(|case| case.2).collect();
-        last = watched(server, &spoilt);
-        left.retain(|(id, words, _, _)| match finding(&last, id) {
-            Some(found) if found.to_string().contains(words) => {
-                assert_ne!(found["confidence"], "low", "{found:#}");
-                false
-            }
-            _ => true,
-        });
-        if left.is_empty() {
-            break;
-        }
-        left.rotate_left(1);
-    }
-    assert!(
-        left.is_empty(),
-        "not told: {left:#?}\n{:#}\n{:#}\n{:#}",
-        last["diagnosis"]["findings"],
-        last["observed"]["points"][0]["statements"],
-        last["observed"]["points"][0]["growth"]["indexes"]
-    );
-    let mended: Vec<&str> = cases.iter().map(|case| case.3).collect();
-    let seen = watched(server, &mended);
-    for (id, _, _, _) in cases {
-        let found = finding(&seen, id);
-        let weighs = found.is_some_and(|f| f["severity"] != "low" && f["severity"] != "info");
-        assert!(!weighs, "{found:#?}");
-    }
-}
+use crate::recorded::{Case, HBA, causes, finding, holds, sql_of, the, windows};
 
 fn server(tables: &str) -> Server {
     server_with(tables, "4")
@@ -86,38 +44,38 @@ CREATE INDEX ON contract (customer);";
 
 const READING: &[Case] = &[
     (
-        "index-walked",
+        &["index-walked"],
         "are two ranges",
         "SELECT name FROM net WHERE #::bigint * 7919 % 3000000 BETWEEN low AND high",
         "SELECT name FROM (SELECT * FROM net WHERE low <= #::bigint * 7919 % 3000000 ORDER BY low DESC LIMIT 1) r \
          WHERE high >= #::bigint * 7919 % 3000000",
     ),
     (
-        "index-walked",
+        &["rows-discarded", "index-walked"],
         "alternatives (OR) bound no scan",
         "SELECT id, title FROM post WHERE at < # % 9000 OR at = # % 9000 AND id < 3 * (# % 9000) + 1 ORDER BY at DESC, id DESC LIMIT 10",
         "SELECT id, title FROM post WHERE (at, id) < (# % 9000, 3 * (# % 9000) + 1) ORDER BY at DESC, id DESC LIMIT 10",
     ),
     (
-        "index-walked",
+        &["index-walked"],
         "nothing is asked of kind",
         "SELECT count(*) FROM event WHERE day = # % 1000",
         "SELECT count(*) FROM event WHERE kind = # % 20 AND day = # % 1000",
     ),
     (
-        "index-walked",
+        &["index-walked"],
         "keeps signatures",
         "SELECT id FROM manual WHERE tsv @@ ('w' || # % 2048 || ' & w' || # % 777)::tsquery",
         "SELECT id FROM handbook WHERE tsv @@ ('w' || # % 2048 || ' & w' || # % 777)::tsquery",
     ),
     (
-        "sort-by-random",
+        &["sort-by-random"],
         "no index can be in that order",
         "SELECT id, price, # FROM item ORDER BY random() LIMIT 4",
         "SELECT id, price, # FROM item WHERE id = ANY (ARRAY(SELECT 1 + floor(random() * 20000)::int FROM generate_series(1, 12))) LIMIT 4",
     ),
     (
-        "cte-materialized",
+        &["cte-materialized"],
         "AS NOT MATERIALIZED",
         "WITH valid AS (SELECT id, customer, since FROM contract WHERE state <> 7) SELECT id, (SELECT min(f.since) FROM valid f \
          WHERE f.customer = v.customer) FROM valid v WHERE customer = # % 4000",
@@ -128,28 +86,25 @@ const READING: &[Case] = &[
 
 #[test]
 fn what_goes_through_more_than_it_gives_is_told_by_its_form() {
-    let _alone = crate::alone();
     // Between an index that is walked and the whole table the planner chose by the sample that ANALYZE took.
-    holds(&server_with(READ, "1.1"), READING);
+    holds("plan-causes-read", READING, || server_with(READ, "1.1"));
 }
 
 #[test]
 fn locks_on_rows_that_nobody_changes_are_told() {
-    let _alone = crate::alone();
-    let server = server(
-        "CREATE TABLE item AS SELECT g AS id, g AS price FROM generate_series(1, 2000) g; ALTER TABLE item ADD PRIMARY KEY (id)",
-    );
-    let locking = "SELECT price FROM item WHERE id = 1 + # % 2000 FOR UPDATE";
-    let seen = watched_for("rows-locked-unchanged", &server, &[locking]);
+    let [seen, changed] = windows("rows-locked-unchanged", |record| {
+        let server = server(
+            "CREATE TABLE item AS SELECT g AS id, g AS price FROM generate_series(1, 2000) g; ALTER TABLE item ADD PRIMARY KEY (id)",
+        );
+        let locking = "SELECT price FROM item WHERE id = 1 + # % 2000 FOR UPDATE";
+        record.window(&server, &[locking]);
+        let changing = "UPDATE item SET price = price + 1 WHERE id = 1 + # % 2000";
+        record.window(&server, &[locking, changing]);
+    });
     let found = the(&seen, "rows-locked-unchanged");
     assert_eq!(found["confidence"], "high", "{found:#}");
     // Where rows are changed, locks are for that.
-    let changing = "UPDATE item SET price = price + 1 WHERE id = 1 + # % 2000";
-    let seen = watched(&server, &[locking, changing]);
-    assert!(
-        finding(&seen, "rows-locked-unchanged").is_none(),
-        "{seen:#}"
-    );
+    assert!(finding(&changed, "rows-locked-unchanged").is_none());
 }
 
 const JOINED: &str = "
@@ -203,7 +158,7 @@ CREATE INDEX ON parcel_b (carrier);";
 
 const JOINING: &[Case] = &[
     (
-        "children-joined",
+        &["children-joined"],
         "count each by itself",
         "SELECT p.id, count(DISTINCT t.id), count(DISTINCT f.id) FROM project p LEFT JOIN task t ON t.project = p.id \
          LEFT JOIN file f ON f.project = p.id WHERE p.id = 1 + # % 200 GROUP BY p.id",
@@ -211,7 +166,7 @@ const JOINING: &[Case] = &[
          FROM project p WHERE p.id = 1 + # % 200",
     ),
     (
-        "loop-misestimated",
+        &["loop-misestimated"],
         "CREATE STATISTICS",
         "SELECT count(*) FROM offer o JOIN demand d ON d.size >= o.size WHERE o.category = # % 200 / 40 AND o.kind = # % 200 / 8 \
          AND o.season = # % 4 AND o.grp = # % 200 AND d.category = # % 200 / 40 AND d.kind = # % 200 / 8 AND d.season = # % 4 \
@@ -219,25 +174,25 @@ const JOINING: &[Case] = &[
         "SELECT count(*) FROM offer o JOIN demand d ON d.size = o.size WHERE o.grp = # % 200 AND d.grp = # % 200",
     ),
     (
-        "function-rows-unsaid",
+        &["function-rows-unsaid"],
         "ALTER FUNCTION public.shops(integer) ROWS",
         "SELECT s.shop, sum(s.amount) FROM shops(#) AS m(shop) JOIN sale s ON s.shop = m.shop GROUP BY s.shop",
         "SELECT s.shop, sum(s.amount) FROM two_shops(#) AS m(shop) JOIN sale s ON s.shop = m.shop GROUP BY s.shop",
     ),
     (
-        "loop-concatenates",
+        &["loop-concatenates"],
         "string_agg",
         "SELECT feed(#)",
         "SELECT feed_at_once(#)",
     ),
     (
-        "loop-catches-errors",
+        &["loop-catches-errors"],
         "ON CONFLICT",
         "SELECT counted(#)",
         "SELECT counted_at_once(#)",
     ),
     (
-        "json-parsed",
+        &["json-parsed"],
         "TYPE jsonb USING doc::jsonb",
         "SELECT doc ->> 'zone', sum((doc ->> 'weight')::int) FROM parcel WHERE carrier = # % 20 AND doc ->> 'state' = '1' GROUP BY 1",
         "SELECT doc ->> 'zone', sum((doc ->> 'weight')::int) FROM parcel_b WHERE carrier = # % 20 AND doc ->> 'state' = '1' GROUP BY 1",
@@ -246,8 +201,7 @@ const JOINING: &[Case] = &[
 
 #[test]
 fn what_is_multiplied_or_repeated_is_told_by_its_cause() {
-    let _alone = crate::alone();
-    holds(&server(JOINED), JOINING);
+    holds("plan-causes-joined", JOINING, || server(JOINED));
 }
 
 const WRITTEN: &str = "
@@ -268,7 +222,7 @@ CREATE TABLE outbox (id serial, body text);";
 
 const WRITING: &[Case] = &[
     (
-        "rows-written-unchanged",
+        &["rows-written-unchanged"],
         "IS DISTINCT FROM",
         "INSERT INTO price SELECT supplier, sku, name, amount FROM feed WHERE supplier = # % 8 ORDER BY sku \
          ON CONFLICT (supplier, sku) DO UPDATE SET name = EXCLUDED.name, amount = EXCLUDED.amount",
@@ -277,20 +231,20 @@ const WRITING: &[Case] = &[
          WHERE (price.name, price.amount) IS DISTINCT FROM (EXCLUDED.name, EXCLUDED.amount)",
     ),
     (
-        "rewritten-by-rules",
+        &["rewritten-by-rules"],
         "12 rules for INSERT",
         "INSERT INTO measured (day, value) SELECT # % 360, g FROM generate_series(1, 20) g",
         "INSERT INTO measured_3 (day, value) SELECT 90 + # % 30, g FROM generate_series(1, 20) g",
     ),
     (
-        "cursor-with-hold",
+        &["cursor-with-hold"],
         "fetch within the transaction",
         "BEGIN; DECLARE page CURSOR WITH HOLD FOR SELECT id, # FROM ticket WHERE kind = 1 ORDER BY id; FETCH 40 FROM page; COMMIT; \
          CLOSE page",
         "BEGIN; DECLARE page CURSOR FOR SELECT id, # FROM ticket WHERE kind = 1 ORDER BY id; FETCH 40 FROM page; CLOSE page; COMMIT",
     ),
     (
-        "slot-peeked",
+        &["slot-peeked", "statement-logging"],
         "pg_logical_slot_get_changes",
         "SELECT count(*), # FROM pg_logical_slot_peek_changes('reader', NULL, NULL)",
         "SELECT count(*), # FROM pg_logical_slot_get_changes('reader', NULL, NULL)",
@@ -299,44 +253,39 @@ const WRITING: &[Case] = &[
 
 #[test]
 fn what_is_written_or_computed_for_nothing_is_told() {
-    let _alone = crate::alone();
-    let server = server(WRITTEN);
-    server.run("SELECT pg_create_logical_replication_slot('reader', 'test_decoding')");
-    server.run("INSERT INTO outbox (body) SELECT 'placed' FROM generate_series(1, 5000)");
-    holds(&server, WRITING);
+    holds("plan-causes-written", WRITING, || {
+        let server = server(WRITTEN);
+        server.run("SELECT pg_create_logical_replication_slot('reader', 'test_decoding')");
+        server.run("INSERT INTO outbox (body) SELECT 'placed' FROM generate_series(1, 5000)");
+        server
+    });
 }
 
 #[test]
 fn a_vacuum_that_sleeps_is_told_the_setting_and_its_remedy_ends_it() {
-    let _alone = crate::alone();
-    let tables = "CREATE TABLE a AS SELECT g FROM generate_series(1, 100000) g; CREATE TABLE b AS SELECT * FROM a; \
-                  CREATE TABLE c AS SELECT * FROM a; CREATE TABLE d AS SELECT * FROM a";
-    let server = server(tables);
-    server.run("ALTER SYSTEM SET vacuum_cost_delay = '20ms'");
-    server.run("SELECT pg_reload_conf()");
-    let commands = [
-        "VACUUM (DISABLE_PAGE_SKIPPING) a",
-        "VACUUM (DISABLE_PAGE_SKIPPING) b",
-        "VACUUM (DISABLE_PAGE_SKIPPING) c",
-        "ANALYZE d",
-    ];
-    let seen = watched_for("vacuum-cost-delay", &server, &commands);
+    let remedy = "ALTER SYSTEM SET vacuum_cost_delay = 0; SELECT pg_reload_conf();";
+    let [seen, fixed] = windows("vacuum-cost-delay", |record| {
+        let tables = "CREATE TABLE a AS SELECT g FROM generate_series(1, 100000) g; CREATE TABLE b AS SELECT * FROM a; \
+                      CREATE TABLE c AS SELECT * FROM a; CREATE TABLE d AS SELECT * FROM a";
+        let server = server(tables);
+        server.run("ALTER SYSTEM SET vacuum_cost_delay = '20ms'");
+        server.run("SELECT pg_reload_conf()");
+        let commands = [
+            "VACUUM (DISABLE_PAGE_SKIPPING) a",
+            "VACUUM (DISABLE_PAGE_SKIPPING) b",
+            "VACUUM (DISABLE_PAGE_SKIPPING) c",
+            "ANALYZE d",
+        ];
+        record.window(&server, &commands);
+        for statement in remedy.split_terminator(';') {
+            server.run(statement);
+        }
+        record.window(&server, &commands);
+    });
+    assert_eq!(causes(&seen), ["relation-lock-queue", "vacuum-cost-delay"]);
     let found = the(&seen, "vacuum-cost-delay");
-    let step = sql_of(found).to_owned();
-    assert!(
-        step.starts_with("ALTER SYSTEM SET vacuum_cost_delay = 0; SELECT pg_reload_conf();"),
-        "{found:#}"
-    );
-    for statement in step
-        .split("   --")
-        .next()
-        .unwrap()
-        .split(';')
-        .filter(|s| !s.trim().is_empty())
-    {
-        server.run(statement);
-    }
-    assert!(finding(&watched(&server, &commands), "vacuum-cost-delay").is_none());
+    assert!(sql_of(found).starts_with(remedy), "{found:#}");
+    assert!(finding(&fixed, "vacuum-cost-delay").is_none());
 }
 
 const KEPT_APART: &str = "
@@ -356,25 +305,25 @@ CREATE INDEX ON score (league, points);";
 
 const KEEPING_APART: &[Case] = &[
     (
-        "join-unneeded",
+        &["join-unneeded"],
         "Nothing of public.",
         "SELECT id, name, # FROM article_full WHERE shop = # % 40",
         "SELECT id, name, # FROM article WHERE shop = # % 40",
     ),
     (
-        "function-not-inlined",
+        &["function-not-inlined"],
         "RESET search_path",
         "SELECT id, # FROM live_documents() WHERE owner = # % 900",
         "SELECT id, # FROM document WHERE live AND owner = # % 900",
     ),
     (
-        "truncate-often",
+        &["truncate-often"],
         "DELETE FROM",
         "/* # */ TRUNCATE basket",
         "/* # */ DELETE FROM basket",
     ),
     (
-        "sort-below-limit",
+        &["sort-below-limit"],
         "NULLS LAST",
         "SELECT id, # FROM score WHERE league = # % 2 ORDER BY points DESC NULLS LAST LIMIT 5",
         "SELECT id, # FROM score WHERE league = # % 2 ORDER BY points DESC LIMIT 5",
@@ -383,7 +332,7 @@ const KEEPING_APART: &[Case] = &[
 
 #[test]
 fn what_keeps_the_planner_from_the_short_way_is_told() {
-    let _alone = crate::alone();
-    let server = server(KEPT_APART);
-    holds(&server, KEEPING_APART);
+    holds("plan-causes-kept-apart", KEEPING_APART, || {
+        server(KEPT_APART)
+    });
 }
