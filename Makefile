@@ -164,7 +164,11 @@ lab-lines: build ## lines of a session stepped on emulated arm64 and POWER kerne
 
 docs: ## regenerate the bottlenecks' pages and the JSON Schemas in docs/
 	$(CARGO) run --locked --package pgassay-analysis --example catalogue_docs -- docs
-	BLESS=1 $(CARGO) test --locked --workspace --test program -- schemas::
+	BLESS=1 $(MAKE) schema-test
+
+.PHONY: schema-test
+schema-test: ## check that the JSON Schemas in docs/schema are those of the structs
+	$(CARGO) test --workspace --locked --features pgassay/schema --test schemas
 
 query-loop: ## where a query's CPU time goes, over the wire and in a loop inside the server
 	pg_config=$$(scripts/postgres-with-symbols.sh) && bench/query-loop.sh "$$pg_config"

@@ -13,7 +13,6 @@ use pgassay_model::scattered::ScatteredPlan;
 use pgassay_model::stage::StageId;
 use pgassay_model::storage::Storage;
 use pgassay_model::warning::Warning;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::axes::Course;
@@ -32,7 +31,8 @@ use crate::scattered::remedies::Remedy;
 pub const SCHEMA: &str = "pgassay/analysis/1";
 
 /// Everything that was concluded from one run.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Analysis {
     /// [`SCHEMA`].
     pub schema: String,
@@ -96,7 +96,8 @@ impl Analysis {
 }
 
 /// What one load of the experiment showed, from its own trials.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StageAnalysis {
     /// Which load it is.
     pub id: StageId,
@@ -117,7 +118,8 @@ impl StageAnalysis {
 }
 
 /// Scattered reads: the table, and each way of reading it.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScatteredAnalysis {
     /// What was read and how.
     pub plan: ScatteredPlan,

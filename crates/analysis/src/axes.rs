@@ -1,7 +1,6 @@
 //! Throughput over what a run varied beside clients.
 
 use pgassay_model::axis::{AXES, Axis, AxisValue};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::measured::{ArmAnalysis, StageArm};
@@ -9,7 +8,8 @@ use crate::number;
 use crate::stats::Estimate;
 
 /// One axis at one number of clients, all others held.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Course {
     /// The axis: `cpus`, `smt`, `numa`, `scale` or `shared-buffers`.
     pub axis: String,
@@ -24,7 +24,8 @@ pub struct Course {
 }
 
 /// A value of an axis.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CoursePoint {
     /// The value as typed.
     pub value: String,

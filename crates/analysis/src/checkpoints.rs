@@ -13,7 +13,6 @@ use pgassay_model::server::ServerFacts;
 use pgassay_model::trial::Trial;
 use pgassay_readings::growth::Growth as Grown;
 use pgassay_readings::samples;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::server;
@@ -26,7 +25,8 @@ const AT_WORK: f64 = 0.5;
 const AT_REST: f64 = 0.1;
 
 /// What the server's counters and its checkpointer showed over the windows of one server.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Checkpoints {
     /// Windows that the counters stand for.
     pub windows: u32,

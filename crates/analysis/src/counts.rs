@@ -7,7 +7,6 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::Verdict;
@@ -16,7 +15,8 @@ use crate::stats::Verdict;
 pub const SCHEMA: &str = "pgassay/counts/1";
 
 /// A comparison by counted instructions.
-#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Counts {
     /// [`SCHEMA`].
     pub schema: String,
@@ -42,7 +42,8 @@ pub struct Counts {
 }
 
 /// What a function itself executes per transaction.
-#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FunctionCount {
     /// Its name.
     pub name: String,
@@ -78,7 +79,8 @@ pub fn differing(
 }
 
 /// What one session of one server executed between a shorter and a longer run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Count {
     /// Transactions that the counts are of: the longer run's less the shorter's.
     pub transactions: u64,
@@ -108,7 +110,8 @@ impl Count {
 }
 
 /// One round: both servers with one seed, A twice.
-#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Round {
     /// The seed.
     pub seed: u64,
@@ -121,7 +124,8 @@ pub struct Round {
 }
 
 /// A share with the range that the rounds gave.
-#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Share {
     /// The median of the rounds, as B's excess over A: 0.01 is one per cent more.
     pub estimate: f64,
@@ -132,7 +136,8 @@ pub struct Share {
 }
 
 /// What the counts come to.
-#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Counted {
     /// Instructions per transaction of A and B, medians.
     pub instructions: (f64, f64),

@@ -1,6 +1,5 @@
 //! The scaling law over a recorded sweep: what `pgassay fit` answers.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::Analysis;
@@ -15,7 +14,8 @@ use crate::wire::CurvePoint;
 pub const SCHEMA: &str = "pgassay/fit/1";
 
 /// The fits of one run.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Fit {
     /// [`SCHEMA`].
     pub schema: String,
@@ -30,7 +30,8 @@ pub struct Fit {
 }
 
 /// The fit of one arm, or why there is none.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ArmFit {
     /// Short name of the arm, or which variant of the load.
     pub label: String,
@@ -49,7 +50,8 @@ pub struct ArmFit {
 }
 
 /// What a scaling law is over.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Over {
     /// Clients, or sessions.
@@ -78,7 +80,8 @@ impl Over {
 }
 
 /// One client count, or number of CPUs.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FitPoint {
     /// Clients; of a fit over CPUs those that loaded the server, 0 where it is a prediction.
     pub clients: u32,

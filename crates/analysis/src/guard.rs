@@ -4,7 +4,6 @@
 //! shown not to be worse by more than that (non-inferiority: the interval ends before). Else it is
 //! unclear, which is neither.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::compare::Compare;
@@ -16,7 +15,8 @@ use crate::stats::{Direction, Verdict};
 pub const SCHEMA: &str = "pgassay/guard/1";
 
 /// How a check ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Judged {
     /// Not worse by more than the threshold.
@@ -42,7 +42,8 @@ impl Judged {
 }
 
 /// HEAD against BASE as a share; 0.01 is 1 % more.
-#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Change {
     /// The figure.
     pub estimate: f64,
@@ -53,7 +54,8 @@ pub struct Change {
 }
 
 /// One metric of one workload.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Check {
     /// The workload.
     pub workload: String,
@@ -76,7 +78,8 @@ pub struct Check {
 }
 
 /// All checks of HEAD against BASE.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Guarded {
     /// [`SCHEMA`].
     pub schema: String,

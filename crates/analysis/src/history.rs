@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use pgassay_model::stage::StageId;
 use pgassay_model::warning::Warning;
 use pgassay_model::workload::WorkloadPlan;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::Analysis;
@@ -20,7 +19,8 @@ use crate::{axes, curves, number};
 pub const SCHEMA: &str = "pgassay/history/1";
 
 /// The history of one plan.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunHistory {
     /// [`SCHEMA`].
     pub schema: String,
@@ -43,7 +43,8 @@ pub struct RunHistory {
 }
 
 /// One run of the history.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Entry {
     /// Name of its directory.
     pub run: String,
@@ -54,7 +55,8 @@ pub struct Entry {
 }
 
 /// A run that is not part of it.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeftOut {
     /// Name of its directory.
     pub run: String,
@@ -63,7 +65,8 @@ pub struct LeftOut {
 }
 
 /// One metric at one client count, over the runs.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Series {
     /// Which metric.
     pub metric: MetricId,

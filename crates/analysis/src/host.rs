@@ -16,7 +16,6 @@ use std::collections::BTreeMap;
 
 use pgassay_model::reading::Reading;
 use procfs_core::{FromRead, Meminfo};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::number;
@@ -25,7 +24,8 @@ use crate::number;
 pub const IDENTITY: &str = "identity of the machine";
 
 /// What bears on the figures, as far as it could be seen; none means not seen.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostSummary {
     /// `x86_64`, `aarch64` …
     pub architecture: Option<String>,

@@ -9,7 +9,6 @@ use hdrhistogram::Histogram;
 use pgassay_model::point::Slice;
 use pgassay_model::trial::Trial;
 use pgassay_model::workload::WorkloadPlan;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::trial_view::decode;
@@ -22,7 +21,8 @@ const MOST_COLUMNS: usize = 240;
 pub const ROWS_PER_DECADE: f64 = 12.0;
 
 /// What the histograms of one point hold.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LatencyDetail {
     /// Length of the windows of all trials together.
     #[serde(skip)]
@@ -60,7 +60,8 @@ pub struct LatencyDetail {
 }
 
 /// Percentiles in microseconds; none where too few transactions lie beyond.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Percentiles {
     /// How many they are read from.
     pub count: u64,
@@ -79,7 +80,8 @@ pub struct Percentiles {
 }
 
 /// One script's latencies.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScriptLatency {
     /// Its name in the plan.
     pub name: String,
@@ -95,7 +97,8 @@ pub struct ScriptLatency {
 }
 
 /// One command's latencies.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StatementLatency {
     /// Which command of the script, from 0.
     pub command: u32,
@@ -106,7 +109,8 @@ pub struct StatementLatency {
 }
 
 /// A stretch of time in a trial.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Moment {
     /// The trial, by its position in the schedule.
     pub trial: u32,

@@ -9,7 +9,6 @@ use pgassay_model::run::RunState;
 use pgassay_model::server::Origin;
 use pgassay_model::storage::Storage;
 use pgassay_model::warning::Warning;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoints::Checkpoints;
@@ -20,7 +19,8 @@ use crate::server::{Setting, SettingsOf};
 use crate::stats::Estimate;
 
 /// How far a machine that gives load is from a server.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RoundTrip {
     /// The machine, as typed.
     pub name: String,
@@ -30,7 +30,8 @@ pub struct RoundTrip {
 }
 
 /// A run's identity and how it went.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunInfo {
     /// Name of the run directory.
     pub id: String,
@@ -64,7 +65,8 @@ pub struct RunInfo {
 }
 
 /// How one server did under one load.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StageArm {
     /// The server's short name in tables.
     pub label: String,
@@ -91,7 +93,8 @@ impl StageArm {
 }
 
 /// One server: what it is.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ArmAnalysis {
     /// Short name in tables.
     pub label: String,
@@ -116,7 +119,10 @@ pub struct ArmAnalysis {
     pub server: Option<ServerSummary>,
     /// What inspect saw in its executable; the text says why there is none.
     #[serde(with = "seen")]
-    #[schemars(with = "seen::Seen<pgassay_inspect::Binary>")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "seen::Seen<pgassay_inspect::Binary>")
+    )]
     pub binary: Result<pgassay_inspect::Binary, String>,
     /// Which path its atomics take on this host, and what that costs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -126,7 +132,8 @@ pub struct ArmAnalysis {
 }
 
 /// What the read metrics of one server rest on.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReadsAnalysis {
     /// What lies under the data directory.
     pub storage: Storage,
@@ -137,7 +144,8 @@ pub struct ReadsAnalysis {
 }
 
 /// What the server said of itself, as far as it bears on the figures.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ServerSummary {
     /// Launched or running.
     pub origin: Origin,
@@ -158,7 +166,8 @@ pub struct ServerSummary {
 }
 
 /// How one server did at one client count.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PointAnalysis {
     /// Clients and threads.
     pub point: Point,
@@ -212,7 +221,8 @@ impl PointAnalysis {
 }
 
 /// Latency at one point, microseconds from the intended start.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LatencyRange {
     /// Transactions that the percentiles are read from.
     pub count: u64,
@@ -223,7 +233,8 @@ pub struct LatencyRange {
 }
 
 /// One trial, reduced to its metrics.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TrialAnalysis {
     /// Position in the schedule.
     pub index: u32,
@@ -244,7 +255,8 @@ impl TrialAnalysis {
 }
 
 /// Whether server and client counted the same work.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CommitCheck {
     /// Transactions that the client sent over the whole run, warm-ups included.
     pub client_transactions: u64,
@@ -254,10 +266,10 @@ pub struct CommitCheck {
 
 /// `{"seen": …}` or `{"unavailable": "why"}`: a `Result` under names that suit a document.
 mod seen {
-    use schemars::JsonSchema;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    #[derive(JsonSchema, Serialize, Deserialize)]
+    #[derive(Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     #[serde(rename_all = "snake_case")]
     pub(super) enum Seen<T> {
         /// What was seen.

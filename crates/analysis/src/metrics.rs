@@ -9,7 +9,6 @@ use std::ops::Deref;
 
 use pgassay_model::samplers;
 use pgassay_model::trial::Trial;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 pub mod order_entry;
@@ -514,14 +513,17 @@ impl Default for MetricId {
     }
 }
 
-impl JsonSchema for MetricId {
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for MetricId {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "MetricId".into()
     }
 
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         let ids: Vec<&str> = METRICS.iter().map(|metric| metric.id).collect();
-        json_schema!({ "description": "A metric, by its id.", "type": "string", "enum": ids })
+        schemars::json_schema!({
+            "description": "A metric, by its id.", "type": "string", "enum": ids
+        })
     }
 }
 

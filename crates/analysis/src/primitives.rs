@@ -16,7 +16,6 @@ use pgassay_model::point::Point;
 use pgassay_model::primitives::{InServerTrial, SessionOutcome, Variant};
 use pgassay_model::trial::{Raw, Trial};
 use pgassay_model::warning::Warning;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::host::HostSummary;
@@ -27,7 +26,8 @@ use crate::stats::{Estimate, summarize, summarize_positive};
 const IDENTICAL: &str = "identical-values";
 
 /// One variant over session counts.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PrimitiveAnalysis {
     /// Which.
     #[serde(flatten)]
@@ -37,7 +37,8 @@ pub struct PrimitiveAnalysis {
 }
 
 /// One variant at one session count.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PrimitivePoint {
     /// Sessions at once.
     pub sessions: u32,
@@ -77,7 +78,8 @@ pub struct PrimitivePoint {
 }
 
 /// One kind of wait, or none, at one point.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WaitShare {
     /// `LWLock:pgassay`; empty: running, or ready to run.
     pub event: String,

@@ -5,7 +5,6 @@
 
 use pgassay_model::run::RunState;
 use pgassay_model::warning::Warning;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::measured::{PointAnalysis, RunInfo};
@@ -15,9 +14,8 @@ use crate::stats::{Caveat, Estimate};
 use crate::{metrics, number};
 
 /// A grade, the best first.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Grade {
     /// Nothing that was looked at disturbed the run.
@@ -40,7 +38,8 @@ impl Grade {
 }
 
 /// A run's grade, and why it is not better.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Quality {
     /// The worst of the reasons' grades; good without any.
     pub grade: Grade,
@@ -50,7 +49,8 @@ pub struct Quality {
 }
 
 /// Something that lowered the grade.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Reason {
     /// The grade that it alone leaves.
     pub grade: Grade,

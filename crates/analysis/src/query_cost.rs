@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 use pgassay_model::observed::stacks::{StackRecord, SymbolTable};
 use pgassay_model::query_cost::{QueryCostRecord, WAYS, Way};
 use pgassay_model::trial::{Raw, Trial};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::observed::stacks;
@@ -46,7 +45,8 @@ impl<'a> WayTrial<'a> {
 }
 
 /// Where the CPU time of a query goes.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QueryCost {
     /// The ways that were measured, in the order of [`WAYS`].
     pub ways: Vec<WayCost>,
@@ -61,7 +61,8 @@ pub struct QueryCost {
 }
 
 /// What a query costs in one way.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WayCost {
     /// Which way.
     pub way: Way,
@@ -84,7 +85,8 @@ pub struct WayCost {
 }
 
 /// What a stage costs.
-#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StageCost {
     /// The stage.
     pub stage: Stage,
@@ -95,7 +97,8 @@ pub struct StageCost {
 }
 
 /// query-loop's executor against select-only's.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Agreement {
     /// The way over the wire.
     pub with: Way,

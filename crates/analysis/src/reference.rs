@@ -5,13 +5,13 @@
 //! kind of work, system call and function. So a cause has a name here even where no rule knows it.
 //! Settings that differ are then tried at the reference: what makes it as slow as the server is proved.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::Estimate;
 
 /// What holding a server against a reference showed.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Reference {
     /// The comparison that was measured, by its run's name.
     pub run: String,
@@ -35,7 +35,8 @@ pub struct Reference {
 }
 
 /// A part of a transaction's time at both.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Spent {
     /// `on a CPU`, `LWLock:WALWrite`, `libfoo.so`, `fsync`.
     pub name: String,
@@ -46,7 +47,8 @@ pub struct Spent {
 }
 
 /// Something on which the server spends more.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Named {
     /// Of what kind.
     pub kind: Kind,
@@ -60,7 +62,8 @@ pub struct Named {
 }
 
 /// What kind of thing time is spent on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// A wait event.
@@ -76,7 +79,8 @@ pub enum Kind {
 }
 
 /// A setting that differs.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Differing {
     /// Its name.
     pub name: String,
@@ -89,7 +93,8 @@ pub struct Differing {
 }
 
 /// Settings of the server, given to the reference.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Tried {
     /// Which: one, or several together.
     pub settings: Vec<(String, String)>,

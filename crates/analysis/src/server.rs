@@ -2,11 +2,11 @@
 
 use pgassay_model::reading::Reading;
 use pgassay_model::server::ServerFacts;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A setting in force.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Setting {
     /// PostgreSQL's name.
     pub name: String,

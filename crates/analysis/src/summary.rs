@@ -1,7 +1,6 @@
 //! A run in a line: what a list of runs says of each.
 
 use pgassay_model::run::RunState;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::Analysis;
@@ -17,7 +16,8 @@ const MOST_POINTS: usize = 24;
 const LONGEST: usize = 240;
 
 /// What a list says of a run.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Summary {
     /// Name of the run directory.
     pub run: String,
@@ -60,7 +60,8 @@ pub struct Summary {
 }
 
 /// The highest throughput.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Peak {
     /// How much, with its interval.
     pub rate: Estimate,

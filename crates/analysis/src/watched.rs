@@ -1,7 +1,6 @@
 //! A live server under its own load, over a window: what `pgassay watch` shows.
 
 use pgassay_model::record::RecordedRun;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analyse;
@@ -15,7 +14,8 @@ pub const SCHEMA: &str = "pgassay/watch/1";
 pub const OWN_LOAD: &str = "the server's own load";
 
 /// One window.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Watched {
     /// [`SCHEMA`].
     pub schema: String,

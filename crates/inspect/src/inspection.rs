@@ -1,6 +1,5 @@
 //! What `pgassay inspect` answers, as data (`pgassay/inspect/1`).
 
-use schemars::JsonSchema;
 use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -10,7 +9,8 @@ use crate::cpu::Verdict;
 use crate::diff::Diff;
 
 /// Files with what was found in them, and what was asked of them.
-#[derive(Debug, JsonSchema, Serialize)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Inspection {
     /// `pgassay/inspect/1`.
     pub schema: &'static str,
@@ -27,7 +27,8 @@ pub struct Inspection {
 }
 
 /// One file.
-#[derive(Debug, JsonSchema, Serialize)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Entry {
     /// What is in it.
     #[serde(flatten)]
@@ -37,7 +38,8 @@ pub struct Entry {
 }
 
 /// Something that could not be read.
-#[derive(Debug, Clone, JsonSchema, Serialize)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Problem {
     /// Its name.
     pub path: String,
@@ -48,7 +50,8 @@ pub struct Problem {
 }
 
 /// A demand and what became of it.
-#[derive(Debug, JsonSchema, Serialize)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Demand {
     /// As typed.
     pub requirement: String,

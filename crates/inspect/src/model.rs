@@ -4,7 +4,6 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::process::ProcessFacts;
@@ -14,9 +13,8 @@ mod hot_path;
 pub use hot_path::{HotFunction, HotPath, Technique};
 
 /// The instruction set of an ELF file.
-#[derive(
-    Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Machine {
     /// AMD64, Intel 64.
     #[serde(rename = "x86-64")]
@@ -54,7 +52,8 @@ impl Machine {
 
 /// A function in a document: by its name in what `pgassay inspect` prints, elsewhere by its place in
 /// the list of functions.
-#[derive(JsonSchema)]
+#[cfg(feature = "schema")]
+#[derive(schemars::JsonSchema)]
 #[serde(untagged)]
 #[allow(
     dead_code,
@@ -66,7 +65,8 @@ enum FunctionName {
 }
 
 /// What sort of ELF file it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum FileKind {
     /// A program at a fixed address.
@@ -84,9 +84,8 @@ pub enum FileKind {
 /// Atomic instructions by what they do, across the architectures.
 ///
 /// `docs/inspect.md` lists the encodings behind each.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
     /// A64 LDXR, LDAXR, LDXP, LDAXP: opens an exclusive loop.
@@ -217,7 +216,8 @@ impl Class {
 }
 
 /// The memory ordering that the instruction itself gives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Ordering {
     /// None of its own; barriers around it may give one.
@@ -233,7 +233,8 @@ pub enum Ordering {
 }
 
 /// One atomic instruction.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Atomic {
     /// Virtual address in the file's own numbering, as objdump prints it.
     pub address: u64,
@@ -247,7 +248,7 @@ pub struct Atomic {
     pub ordering: Ordering,
     /// Index into [`Atomics::functions`]; none outside function bounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<FunctionName>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<FunctionName>"))]
     pub function: Option<u32>,
     /// The functions that DWARF says were inlined around it, the outermost first: the last is the one
     /// in whose source it stands, the first was inlined into `function`.
@@ -259,7 +260,8 @@ pub struct Atomic {
 pub type Counts = BTreeMap<Class, u64>;
 
 /// A function that holds atomic instructions or calls outline helpers.
-#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FunctionAtomics {
     /// Symbol name; none where the file was stripped of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -301,7 +303,8 @@ impl FunctionAtomics {
 }
 
 /// An outline helper: the LSE instruction if the flag byte is set, else an exclusive loop.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutlineHelper {
     /// `__aarch64_ldadd4_acq_rel` and the like, told from its instructions.
     pub name: String,
@@ -318,7 +321,8 @@ pub struct OutlineHelper {
 }
 
 /// One branch to an outline helper.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutlineCall {
     /// Address of the branch.
     pub address: u64,
@@ -326,7 +330,7 @@ pub struct OutlineCall {
     pub helper: u32,
     /// Index into [`Atomics::functions`]; none outside function bounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<FunctionName>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<FunctionName>"))]
     pub function: Option<u32>,
     /// As for [`Atomic::inlined`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -334,7 +338,8 @@ pub struct OutlineCall {
 }
 
 /// The outline atomics of an aarch64 file.
-#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Outline {
     /// The helpers.
     pub helpers: Vec<OutlineHelper>,
@@ -350,7 +355,8 @@ pub struct Outline {
 }
 
 /// The atomic instructions of a file.
-#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Atomics {
     /// Inside function bounds, by class; those of outline helpers included.
     pub counts: Counts,
@@ -484,9 +490,8 @@ fn sum<'a>(counts: impl Iterator<Item = &'a u64>) -> u64 {
 }
 
 /// Instructions that are not atomics but tell how the build waits, checks and counts.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Hint {
     /// A64 ISB: a delay of tens of cycles when spun on.
@@ -508,7 +513,8 @@ pub enum Hint {
 }
 
 /// Where such an instruction stands.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HintCount {
     /// Which.
     pub hint: Hint,
@@ -519,7 +525,8 @@ pub struct HintCount {
 }
 
 /// How well function bounds are known.
-#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FunctionBounds {
     /// Functions known.
     pub functions: u64,
@@ -534,7 +541,8 @@ pub struct FunctionBounds {
 }
 
 /// What the file says about how it was compiled.
-#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BuildFacts {
     /// Compilers, from `.comment`, annobin notes and `DW_AT_producer`.
     pub compilers: Vec<String>,
@@ -554,7 +562,8 @@ pub struct BuildFacts {
 }
 
 /// Compiler flags and where they were read.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecordedFlags {
     /// `DW_AT_producer`, `.GCC.command.line`, `.gnu.build.attributes` or `pg_config`.
     pub source: String,
@@ -563,7 +572,8 @@ pub struct RecordedFlags {
 }
 
 /// What a PostgreSQL server binary tells of itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PostgresFacts {
     /// `15.18`, `19beta1`.
     pub version: String,
@@ -590,7 +600,8 @@ impl PostgresFacts {
 }
 
 /// Hardening of the file.
-#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Hardening {
     /// Position-independent.
     pub pie: bool,
@@ -612,7 +623,8 @@ pub struct Hardening {
 }
 
 /// Everything that was found in one ELF file.
-#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Binary {
     /// The name it was given: a path, or `package!member`.
     pub path: String,

@@ -1,11 +1,11 @@
 //! What a running process told of a file that is mapped into it. Read by the program; kept here
 //! because it travels with the account of the file.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What was read off a process.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessFacts {
     /// Process id.
     pub pid: u32,
@@ -24,7 +24,8 @@ pub struct ProcessFacts {
 }
 
 /// The byte on which the outline helpers branch (`__aarch64_have_lse_atomics`), as read.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FlagByte {
     /// Address in the process.
     pub address: u64,

@@ -4,14 +4,14 @@
 //! A recommendation is never a claim of speed: it says which instructions come
 //! out and where they run. What that is worth is for a measurement to say.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::cpu::Cpu;
 use crate::model::Machine;
 
 /// A compiler's make.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Family {
     /// The GNU compiler.
@@ -21,7 +21,8 @@ pub enum Family {
 }
 
 /// A compiler and its version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Compiler {
     /// Its make.
     pub family: Family,
@@ -83,7 +84,8 @@ impl Compiler {
 }
 
 /// A set of flags and what speaks for it.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Choice {
     /// The flags; empty where the compiler's default is it.
     pub flags: Vec<String>,
@@ -96,7 +98,8 @@ pub struct Choice {
 }
 
 /// What not to do, and why.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Avoid {
     /// The flags, or the habit.
     pub what: String,
@@ -107,7 +110,8 @@ pub struct Avoid {
 }
 
 /// The flags for a CPU and a compiler.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Recommendation {
     /// The CPU, by its name in the table.
     pub cpu: String,
@@ -122,7 +126,8 @@ pub struct Recommendation {
 }
 
 /// A recommendation as printed.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Recommended {
     /// `pgassay/recommendation/1`.
     pub schema: String,

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use pgassay_sys::affinity::pin_current_thread;
 use pgassay_sys::stop::Stop;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::placement::Cpu;
@@ -25,7 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const TURNS: u32 = 1 << 14;
 
 /// The times between all pairs of CPUs.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CoreToCore {
     /// The CPUs, and where they are.
     pub cpus: Vec<Cpu>,
@@ -34,7 +34,8 @@ pub struct CoreToCore {
 }
 
 /// The time between two CPUs.
-#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pair {
     /// One CPU's number.
     pub a: usize,

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::gathered::{Counts, Gathered, rounded};
@@ -23,7 +22,8 @@ const OF_A_REGION: usize = 16;
 const SITES: usize = 6;
 
 /// Which shared cache lines a transaction takes.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Account {
     /// `pgassay/lines/1`.
     pub schema: String,
@@ -86,7 +86,8 @@ pub struct Account {
 }
 
 /// A share of all accesses.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Share {
     /// Of what.
     pub name: String,
@@ -95,7 +96,8 @@ pub struct Share {
 }
 
 /// Memory of one kind.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Group {
     /// What it is.
     pub name: String,
@@ -108,7 +110,8 @@ pub struct Group {
 }
 
 /// A line.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Line {
     /// Its address in the server's processes, in hexadecimal; above user addresses for segments that
     /// lie elsewhere in each process.
@@ -126,7 +129,8 @@ pub struct Line {
 }
 
 /// A part of a line.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Part {
     /// Its name.
     pub name: String,
@@ -135,7 +139,8 @@ pub struct Part {
 }
 
 /// Code that takes lines.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Taker {
     /// The function.
     pub function: String,

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use pgassay_report::document::{Block, Cell, Column, Depth, Fact, Notes, Section, Table};
 use pgassay_report::{Document, Report, Rows, number};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::account::Account;
@@ -18,7 +17,8 @@ const SHOWN: f64 = 0.05;
 const ROWS: usize = 30;
 
 /// Two accounts of one workload.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Difference {
     /// `pgassay/lines-difference/1`.
     pub schema: String,
@@ -33,7 +33,8 @@ pub struct Difference {
 }
 
 /// The same thing in both.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pair {
     /// What it is.
     pub name: String,

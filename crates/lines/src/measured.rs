@@ -4,7 +4,6 @@ use pgassay_kernels::{CoreToCore, Pair};
 use pgassay_model::Failure;
 use pgassay_report::document::{Block, Cell, Column, Depth, Fact, Notes, Section, Table};
 use pgassay_report::{Document, Report, Rows};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::walls::Map;
@@ -15,7 +14,8 @@ pub const SCHEMA: &str = "pgassay/core-to-core/1";
 const SHOWN: usize = 16;
 
 /// Times between the CPUs of a machine.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Measured {
     /// `pgassay/core-to-core/1`.
     pub schema: String,
@@ -29,7 +29,8 @@ pub struct Measured {
 }
 
 /// Pairs that are equally far apart.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Distance {
     /// `siblings of a core`, `cores of a socket`, `sockets`.
     pub between: String,

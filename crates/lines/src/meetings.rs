@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::gathered::{Bytes, Gathered, rounded};
 
 /// Unrelated things on one line.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Meeting {
     /// `false-sharing`: sessions use different bytes, and write. `neighbours`: what the session
     /// writes of its own lies on a line with other sessions' own. `read-beside-written`: what all

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::gathered::{Counts, rounded};
@@ -13,7 +12,8 @@ use crate::recording::Kind;
 const MARKS: usize = 2000;
 
 /// A part of the shared memory.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Region {
     /// What the server calls it (the names of pg_shmem_allocations, where it lists the part).
     pub name: String,
@@ -32,7 +32,8 @@ pub struct Region {
 }
 
 /// A line of a part.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Mark {
     /// From the beginning of the part.
     pub offset_bytes: u64,

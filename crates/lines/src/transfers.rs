@@ -1,13 +1,13 @@
 //! What replayed sessions come to: transfers of lines, and transactions in time.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Student's t at 97.5 % for four degrees of freedom.
 const T: f64 = 2.776;
 
 /// Transfers at one number of sessions.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Transfers {
     /// Sessions.
     pub sessions: usize,
@@ -23,7 +23,8 @@ pub struct Transfers {
 }
 
 /// A mean with its interval of 95 %, of repetitions with different interleavings.
-#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Interval {
     /// The mean.
     pub estimate: f64,
@@ -48,7 +49,8 @@ impl Interval {
 }
 
 /// A line's share in the transfers.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LineTransfers {
     /// Its name.
     pub name: String,
@@ -57,7 +59,8 @@ pub struct LineTransfers {
 }
 
 /// How often a line goes to another owner.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LineOwners {
     /// Its name.
     pub name: String,
@@ -70,7 +73,8 @@ pub struct LineOwners {
 }
 
 /// What N sessions get through.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Timed {
     /// Transactions a second of all sessions; from hand-overs that take a quarter longer to such that take
     /// a quarter less, over interleavings.
@@ -93,7 +97,8 @@ impl Timed {
 }
 
 /// Waiting for a line.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LineWait {
     /// Its name.
     pub name: String,

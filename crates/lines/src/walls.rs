@@ -16,7 +16,6 @@
 use pgassay_model::Failure;
 use pgassay_report::document::{Block, Cell, Column, Depth, Fact, Notes, Section, Table};
 use pgassay_report::{Document, Report, Rows};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::account::Account;
@@ -34,7 +33,8 @@ const WORTH: f64 = 0.05;
 const MAPS: &str = include_str!("../maps.csv");
 
 /// How long a line takes from one processor to another.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Map {
     /// The processor, as it is named on the command line.
     pub name: String,
@@ -87,7 +87,8 @@ fn map(line: &str) -> Result<Map, ()> {
 }
 
 /// Where the lines of a workload stop it on one processor.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Walls {
     /// `pgassay/walls/1`.
     pub schema: String,
@@ -106,7 +107,8 @@ pub struct Walls {
 }
 
 /// What the lines allow at a number of sessions.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bound {
     /// Sessions, each on a processor of its own.
     pub sessions: usize,
@@ -119,7 +121,8 @@ pub struct Bound {
 }
 
 /// A line as a wall.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Wall {
     /// The line.
     pub name: String,

@@ -1,7 +1,6 @@
 //! What a run varies beside its clients. An axis is an entry of [`AXES`]; each server of the run has a
 //! value of every axis that is varied.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Something that a launched server can be given more or less of.
@@ -54,7 +53,8 @@ pub fn find(id: &str) -> Option<&'static Axis> {
 pub const SERVER: &str = "server";
 
 /// The value of an axis that a server has.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AxisValue {
     /// The axis: the id of one of [`AXES`].
     pub axis: String,

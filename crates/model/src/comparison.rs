@@ -17,12 +17,12 @@ use crate::workload::Launches;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// `facts/comparison.json`: written before the first slice; `pairs` is filled in
 /// when the noise floor is known.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ComparisonPlan {
     /// What the verdict is about: the id of a metric.
     pub metric: String,
@@ -68,7 +68,8 @@ fn each() -> bool {
 }
 
 /// A target as typed.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Typed {
     /// The target, without a password.
     pub target: String,

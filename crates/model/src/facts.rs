@@ -6,7 +6,6 @@ use crate::reading::Reading;
 use crate::server::Origin;
 use crate::storage::Directory;
 use pgassay_inspect::Binary;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Name and version of the document that `pgassay collect` writes.
@@ -33,7 +32,8 @@ pub const LOG_LATER: &str = "bytes of the log later";
 pub const NANOSECONDS_BETWEEN: &str = "nanoseconds between";
 
 /// Recorded facts, raw: texts of /proc and /sys, rows of the server's views.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Facts {
     /// [`FACTS_SCHEMA`].
     pub schema: String,
@@ -93,7 +93,8 @@ impl Facts {
 }
 
 /// Where the server runs, seen from the host that was looked at.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "server", content = "why")]
 pub enum Place {
     /// On this host; the text says how that is known.
@@ -105,7 +106,8 @@ pub enum Place {
 }
 
 /// A library in the server's process.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Library {
     /// Its path in the process's view.
     pub path: String,

@@ -1,17 +1,18 @@
 //! What kernels execute on a processor that is emulated: counts, and no time.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// `facts/kernel-counts.json`: what was counted, a build after the other.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KernelCounts {
     /// The builds.
     pub builds: Vec<EmulatedBuild>,
 }
 
 /// The forms compiled for one processor, and run under an emulator of it.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EmulatedBuild {
     /// The processor, as `uname -m` names it.
     pub processor: String,
@@ -32,7 +33,8 @@ pub struct EmulatedBuild {
 }
 
 /// What one operation of a form executes in one thread, the loop around it left out.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CountedForm {
     /// The family: `spinlock`.
     pub primitive: String,

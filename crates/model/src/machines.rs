@@ -1,10 +1,10 @@
 //! The machines that gave a trial its load.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One machine's part of a trial.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MachineRecord {
     /// As it was typed behind `--from`.
     pub name: String,

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::reading::Reading;
 
 /// What a session of PGIO does, and over what.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PgioPlan {
     /// Tables.
     pub tables: u32,
@@ -46,7 +46,8 @@ pub struct PgioPlan {
 }
 
 /// What one session did in a trial, by its own account.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PgioSession {
     /// Which table, from 1.
     pub table: u32,
@@ -74,7 +75,8 @@ pub struct PgioSession {
 }
 
 /// `facts/pgio-counters.json`: `pg_stat_database` around all trials, settled.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PgioCounters {
     /// Before the first.
     pub before: Reading,

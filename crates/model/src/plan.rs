@@ -6,7 +6,6 @@
 
 use std::sync::LazyLock;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::axis::AxisValue;
@@ -33,7 +32,8 @@ pub struct Experiment {
 }
 
 /// One kind of load, over its points.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stage {
     /// By which its trials know it.
     pub id: StageId,
@@ -46,7 +46,8 @@ pub struct Stage {
 }
 
 /// What runs the trials of a stage, and what it is to do beyond its plan.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DriverConfig {
     /// Scripts over the wire, by the load engine.
@@ -72,7 +73,8 @@ pub enum DriverConfig {
 }
 
 /// The points of a stage, how often and how long each is measured.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Plan {
     /// What the clients do; of other loads its name alone.
     pub workload: WorkloadPlan,

@@ -1,10 +1,10 @@
 //! A point of a stage, and one trial of its schedule.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One concurrency at which every arm is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Point {
     /// Connections that carry load at once.
     pub clients: u32,
@@ -17,19 +17,9 @@ pub struct Point {
 
 /// One trial of the schedule.
 #[derive(
-    Debug,
-    Clone,
-    Copy,
-    Default,
-    PartialEq,
-    Eq,
-    Hash,
-    PartialOrd,
-    Ord,
-    JsonSchema,
-    Serialize,
-    Deserialize,
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Slice {
     /// Position in the schedule, from 0.
     pub index: u32,

@@ -1,13 +1,13 @@
 //! What is recorded of primitives: the plan, and one line a trial.
 
 use pgassay_inspect::Binary;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::point::Point;
 
 /// What is called inside the server.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PrimitivesPlan {
     /// The primitives, each in one or several variants, which the points number.
     pub variants: Vec<Variant>,
@@ -51,7 +51,8 @@ fn points(variants: &[Variant], sessions: &[u32]) -> Vec<Point> {
 }
 
 /// What threads of pgassay's own do to memory that they share, without a server.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KernelsPlan {
     /// The forms, which the points number.
     pub variants: Vec<Variant>,
@@ -67,7 +68,8 @@ pub struct KernelsPlan {
 }
 
 /// What is counted of kernels under emulators: no time.
-#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EmulatedPlan {
     /// The processors.
     pub processors: Vec<String>,
@@ -93,7 +95,8 @@ impl KernelsPlan {
 }
 
 /// How the functions inside the server were compiled.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Compiled {
     /// Path of the library.
     pub library: String,
@@ -110,7 +113,8 @@ pub struct Compiled {
 }
 
 /// One primitive in one way of using it.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Variant {
     /// The workload's name: `lwlock`.
     pub primitive: String,
@@ -124,9 +128,8 @@ pub struct Variant {
 }
 
 /// Sessions that are connected beside those that measure.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Company {
     /// They do nothing.
     #[serde(default)]
@@ -170,7 +173,8 @@ impl Variant {
 }
 
 /// What only a trial inside the server tells.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InServerTrial {
     /// What each session did, by its slot.
     pub sessions: Vec<SessionOutcome>,
@@ -201,7 +205,8 @@ impl InServerTrial {
 }
 
 /// How often sessions were seen in one wait.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WaitSeen {
     /// `LWLock:pgassay` as pg_stat_activity names it; empty: no wait.
     pub event: String,
@@ -210,7 +215,8 @@ pub struct WaitSeen {
 }
 
 /// What one call returned: the columns of the SQL type `outcome`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SessionOutcome {
     /// Operations done.
     pub operations: u64,

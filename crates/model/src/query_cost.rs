@@ -1,6 +1,5 @@
 //! What is recorded of one statement in several ways.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::observed::stacks::SymbolTable;
@@ -9,9 +8,8 @@ use crate::point::Point;
 use crate::stage::StageId;
 
 /// One way of having a statement executed.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
     /// select-only in the simple protocol.

@@ -1,10 +1,10 @@
 //! What is read from the outside: a text, or the reason why there is none.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Something read from the outside: its text, or why there is none.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Reading {
     /// The text as read.
@@ -24,7 +24,8 @@ impl Reading {
 }
 
 /// One sampler's readings around the window of a trial.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sample {
     /// At the window's start.
     pub before: Reading,

@@ -2,7 +2,6 @@
 //!
 //! Fields are only ever added; [`FORMAT`] counts the changes that an older program could not read.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::Experiment;
@@ -120,7 +119,8 @@ pub enum EndState {
 }
 
 /// How a run stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
     /// Every slice of the plan was measured.

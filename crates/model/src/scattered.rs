@@ -1,6 +1,5 @@
 //! What is recorded of scattered reads.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::explain::Explained;
@@ -8,7 +7,8 @@ use crate::point::Point;
 use crate::reading::Reading;
 
 /// What is read, and in which ways, which the points number.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScatteredPlan {
     /// Rows of the table, one a block.
     pub rows: u64,
@@ -34,7 +34,8 @@ pub struct ScatteredPlan {
 }
 
 /// A relation or a query of somebody's own database.
-#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OwnReads {
     /// The relation as typed; none where a query is read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -53,7 +54,8 @@ pub struct OwnReads {
 }
 
 /// A part of a relation: stretches of equal length, evenly spread over it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sample {
     /// How many.
     pub stretches: u64,
@@ -64,7 +66,8 @@ pub struct Sample {
 }
 
 /// One way of reading the table.
-#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScatteredVariant {
     /// Stable name: `bitmap`.
     pub id: String,
@@ -86,7 +89,8 @@ pub struct ScatteredVariant {
 }
 
 /// Which blocks a variant reads.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Pattern {
     /// Every tenth.
@@ -101,7 +105,8 @@ pub enum Pattern {
 }
 
 /// What only an execution of a scattered read tells.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExecutionRecord {
     /// The value whose rows were read.
     pub value: u32,
@@ -166,7 +171,8 @@ impl ScatteredPlan {
 }
 
 /// How much of the table is in the page cache, in pages of the kernel.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Residency {
     /// It could be seen.

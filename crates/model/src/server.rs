@@ -1,6 +1,5 @@
 //! What a server said of itself, as recorded.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::reading::Reading;
@@ -33,7 +32,8 @@ pub struct ServerFacts {
 }
 
 /// How a server came to be measured.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Origin {
     /// Launched by pgassay from this bin directory and removed afterwards.

@@ -1,23 +1,12 @@
 //! The stages that runs have, and how their work is spoken of.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The stages that runs have.
 #[derive(
-    Debug,
-    Clone,
-    Copy,
-    Default,
-    PartialEq,
-    Eq,
-    Hash,
-    PartialOrd,
-    Ord,
-    JsonSchema,
-    Serialize,
-    Deserialize,
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum StageId {
     /// What clients do over the wire.

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// `facts/storage-ARM.json`: the devices under a server's data directory.
-#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Storage {
     /// Type of the file system that holds the data directory: `ext4`.
     pub file_system: Option<String>,
@@ -31,7 +31,8 @@ pub struct Storage {
 }
 
 /// A directory of the server's files: how it is mounted, and the attributes of its inodes.
-#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Directory {
     /// What it holds.
     pub holds: Holds,
@@ -53,7 +54,8 @@ pub struct Directory {
 }
 
 /// What a directory holds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Holds {
     /// The data directory.
@@ -77,7 +79,8 @@ impl Holds {
 }
 
 /// The limits of a volume.
-#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VolumeLimits {
     /// Requests a second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -97,7 +100,8 @@ pub struct VolumeLimits {
 }
 
 /// One device, or what stands in for one.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Layer {
     /// Its kernel name: `dm-0`, `md127`, `loop3`, `nvme0n1p2`.
     pub name: String,
@@ -111,7 +115,8 @@ pub struct Layer {
 }
 
 /// Kinds of layers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LayerKind {
     /// A whole disk, or what the kernel shows as one.

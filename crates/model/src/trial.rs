@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::machines::MachineRecord;
@@ -16,7 +15,8 @@ use crate::scattered::ExecutionRecord;
 use crate::stage::StageId;
 
 /// One line of `trials.jsonl`: a slice of load and what was seen around it.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Trial {
     /// Which of the run's stages it belongs to.
     pub stage: StageId,
@@ -116,7 +116,8 @@ pub struct Trial {
 }
 
 /// What a load tells beyond what all tell, as it was seen.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Raw {
     /// Nothing.
@@ -159,7 +160,8 @@ impl Trial {
 }
 
 /// System calls of the load threads, by kind.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClientCalls {
     /// recv
     pub receive: u64,
@@ -187,7 +189,8 @@ impl ClientCalls {
 }
 
 /// What one script came to in a trial.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScriptRecord {
     /// Its name; empty in runs of before it was kept.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -206,7 +209,8 @@ pub struct ScriptRecord {
 }
 
 /// What one command of a script came to in a trial.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StatementRecord {
     /// How often it failed.
     #[serde(default)]
@@ -221,7 +225,8 @@ pub struct StatementRecord {
 }
 
 /// CPU time of a statement in the server, over so many executions by one session, one at a time.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StatementCpu {
     /// Executions that ended well.
     pub executions: u64,

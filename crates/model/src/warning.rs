@@ -2,11 +2,11 @@
 //!
 //! A warning rides on the value that it qualifies, into every output format.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A qualification of a result.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Warning {
     /// Stable name for scripts, such as `client-bound`.
     pub id: String,

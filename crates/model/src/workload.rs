@@ -3,14 +3,14 @@
 use std::fmt;
 use std::time::Duration;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Its multiples lie far apart within 1.
 const GOLDEN_RATIO: f64 = 0.618_033_988_749_894_9;
 
 /// The workload of a plan, enough to run it again without the files that it came from.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorkloadPlan {
     /// Its registered name, such as `select-only`, or the scripts' names joined.
     pub name: String,
@@ -71,7 +71,8 @@ impl WorkloadPlan {
 }
 
 /// Recorded sessions, and how they are replayed.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReplayPlan {
     /// How many sessions there are.
     pub sessions: u64,
@@ -146,7 +147,8 @@ impl Default for Launches {
 }
 
 /// When recorded transactions begin.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Pace {
     /// When they began, whatever the server does.
@@ -159,7 +161,8 @@ pub enum Pace {
 }
 
 /// A condition on the tables.
-#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Condition {
     /// Its name or number.
     pub name: String,
@@ -168,7 +171,8 @@ pub struct Condition {
 }
 
 /// Tables that are filled by a program, not by statements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum DataSet {
     /// The nine tables of order entry; the scale is the number of warehouses.
@@ -176,7 +180,8 @@ pub enum DataSet {
 }
 
 /// How long a person takes around a transaction.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pause {
     /// Typing before it, in milliseconds.
     pub keying_ms: u32,
@@ -185,7 +190,8 @@ pub struct Pause {
 }
 
 /// One script of a workload.
-#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScriptPlan {
     /// Its name: the file's, or the built-in's.
     pub name: String,
@@ -199,7 +205,8 @@ pub struct ScriptPlan {
 }
 
 /// How clients behave, where it is not the default.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Dials {
     /// Transactions meant to start a second over all clients; `None` is a closed loop.
@@ -230,7 +237,8 @@ pub struct Dials {
 }
 
 /// How pgbench's tables are made, where it is not the default: what `pgbench -i` has options for.
-#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Tables {
     /// Percent; `None` is 100.

@@ -10,6 +10,7 @@ pub mod cli;
 pub mod commands;
 pub mod exit;
 pub mod held;
+#[cfg(feature = "schema")]
 pub mod schemas;
 pub mod screen;
 pub mod secrets;

@@ -1,6 +1,5 @@
 //! What `pgassay port` says, as it is printed as JSON.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::guards::known::Processor;
@@ -10,7 +9,8 @@ use crate::rules::{Effect, Rule};
 pub const SCHEMA: &str = "pgassay/port/1";
 
 /// What keeps sources and binaries from another processor.
-#[derive(Debug, Clone, JsonSchema, Serialize)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Porting {
     /// `pgassay/port/1`.
     pub schema: &'static str,
@@ -41,7 +41,8 @@ pub struct Porting {
 }
 
 /// One place.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finding {
     /// The rule's id.
     pub rule: &'static str,
@@ -62,7 +63,8 @@ pub struct Finding {
 }
 
 /// A file that could not be read.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NotRead {
     /// Which.
     pub path: String,
@@ -71,7 +73,8 @@ pub struct NotRead {
 }
 
 /// What an ELF file needs beyond its architecture's baseline.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Needs {
     /// The file.
     pub path: String,
@@ -84,7 +87,8 @@ pub struct Needs {
 }
 
 /// An extension with the functions that use it.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Extension {
     /// Its name, such as AVX2.
     pub name: String,

@@ -1,11 +1,11 @@
 //! The rules: what is looked for, why it matters on another processor, and what to do. Data only;
 //! `detect` and `flags` say where a rule applies.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What happens on the other processor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Effect {
     /// It depends on something that the source does not show: a reader decides.
@@ -28,7 +28,8 @@ impl Effect {
 }
 
 /// One thing that is looked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rule {
     /// Stable name.
     pub id: &'static str,

@@ -2,16 +2,14 @@
 
 use std::fmt;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A PostgreSQL version, ordered as releases are: 9.6.24 < 10.0 < 18beta1 < 18.0.
 ///
 /// Up to 9.6 a major version had two numbers; from 10 it has one
 /// (PostgreSQL's versioning policy).
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Version {
     /// As in `server_version_num` without its minor part: 90600, 150000.
     major_num: u32,
@@ -63,9 +61,8 @@ impl fmt::Display for Wanted {
 }
 
 /// How far a major version has come.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 enum Stage {
     Devel,
     Alpha,

@@ -1,13 +1,13 @@
 //! What a workload that was made holds, and what is not in it.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The document's schema.
 pub const SCHEMA: &str = "pgassay/workload/1";
 
 /// A workload that was made of what a server ran.
-#[derive(Debug, Clone, JsonSchema, Serialize)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Made {
     /// `pgassay/workload/1`.
     pub schema: &'static str,
@@ -44,7 +44,8 @@ pub struct Made {
 }
 
 /// One of its scripts.
-#[derive(Debug, Clone, JsonSchema, Serialize)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MadeScript {
     /// Its name.
     pub name: String,
@@ -63,7 +64,8 @@ pub struct MadeScript {
 }
 
 /// What is not in it.
-#[derive(Debug, Clone, JsonSchema, Serialize)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeftOut {
     /// Why.
     pub why: String,

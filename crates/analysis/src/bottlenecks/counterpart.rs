@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::entry::{Compared, Entry};
@@ -11,7 +10,8 @@ use super::finding::Step;
 use super::{major, origin};
 
 /// B of a comparison that measures a finding.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Counterpart {
     /// What is different about it.
     pub differs: Differs,
@@ -21,7 +21,8 @@ pub struct Counterpart {
 }
 
 /// How B differs from the server.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Differs {
     /// By these settings.
@@ -33,7 +34,8 @@ pub enum Differs {
 }
 
 /// The values of a setting on both sides.
-#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Values {
     /// A's; none where it is the server's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,6 +1,5 @@
 //! An entry of the catalogue: what is known of a bottleneck, whoever detects it.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::finding::Severity;
@@ -130,9 +129,8 @@ pub enum Part {
 }
 
 /// What bears on what.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Family {
     /// Base pages, huge pages, page tables.

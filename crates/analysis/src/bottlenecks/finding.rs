@@ -1,6 +1,5 @@
 //! A bottleneck that was found: what a detector observed, joined with what its entry knows.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::counterpart::{self, Counterpart};
@@ -8,9 +7,8 @@ use super::entry::{Entry, Family};
 use super::subjects::Subjects;
 
 /// How much a finding weighs.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Worth knowing; nothing need be done.
@@ -36,9 +34,8 @@ impl Severity {
 }
 
 /// How far the evidence carries.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Confidence {
     /// The conditions are there; something else would look the same, or the load decides.
@@ -61,7 +58,8 @@ impl Confidence {
 }
 
 /// What a finding's share is a share of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
     /// A setting, a version, a file: what it costs was not measured.
@@ -88,7 +86,8 @@ impl Basis {
 }
 
 /// A step of a remedy.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Step {
     /// How it is carried out.
     pub kind: StepKind,
@@ -97,7 +96,8 @@ pub struct Step {
 }
 
 /// How a step of a remedy is carried out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum StepKind {
     /// In a shell, mostly as root.
@@ -109,7 +109,8 @@ pub enum StepKind {
 }
 
 /// A bottleneck, found.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finding {
     /// The entry of the catalogue.
     pub id: String,

@@ -22,7 +22,6 @@
 //! It can't bring more than the time that the loads spent where its cost would lie: huge pages nothing where no session
 //! is on a CPU, a larger cache nothing where no block is read.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::finding::{Basis, Confidence, Finding, Severity};
@@ -41,7 +40,8 @@ const PLACE_LEFT: f64 = 0.6;
 const SOUND_PLACE_LEFT: f64 = 0.3;
 
 /// What saw a cause.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum SeenBy {
     /// The run's load.
@@ -53,7 +53,8 @@ pub enum SeenBy {
 }
 
 /// Something that holds the server back.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cause {
     /// The entry of the catalogue.
     pub id: String,

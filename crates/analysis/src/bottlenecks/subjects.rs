@@ -5,14 +5,14 @@
 
 use std::collections::BTreeSet;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::finding::Observation;
 use crate::observed::statements::StatementTime;
 
 /// What a finding is about.
-#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Subjects {
     /// Ids of the statements whose time it accounts for.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -32,7 +32,8 @@ pub struct Subjects {
 }
 
 /// What is usually behind a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Suspect {
     /// Processes that start and end: parallel workers, short sessions.

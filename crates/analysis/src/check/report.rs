@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 
 use pgassay_model::facts::{Facts, Place};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Entry, FactView, Family, Finding, Need, Severity};
@@ -14,7 +13,8 @@ use crate::host::HostSummary;
 pub const CHECK_SCHEMA: &str = "pgassay/check/1";
 
 /// What was made of all entries.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CheckReport {
     /// [`CHECK_SCHEMA`].
     pub schema: String,
@@ -43,7 +43,8 @@ pub struct CheckReport {
 }
 
 /// The server in short.
-#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CheckedServer {
     /// `version()`, where it could be asked.
     pub version: Option<String>,
@@ -54,7 +55,8 @@ pub struct CheckedServer {
 }
 
 /// How many outcomes there are of each kind.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Counts {
     /// Findings.
     pub findings: u32,
@@ -79,7 +81,8 @@ impl Counts {
 }
 
 /// What was made of an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// It is as it should not be.
@@ -93,7 +96,8 @@ pub enum Outcome {
 }
 
 /// One entry's result.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EntryResult {
     /// The entry.
     pub id: String,

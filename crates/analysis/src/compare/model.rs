@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use pgassay_model::axis::AxisValue;
 use pgassay_model::comparison::ComparisonPlan;
 use pgassay_model::warning::Warning;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::Analysis;
@@ -20,7 +19,8 @@ use crate::stats::{Comparison, Estimate, Forecast, NoiseFloor, Verdict};
 pub const SCHEMA: &str = "pgassay/compare/1";
 
 /// Everything that was concluded from one comparison.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Compare {
     /// [`SCHEMA`].
     pub schema: String,
@@ -46,7 +46,8 @@ pub struct Compare {
 }
 
 /// One arm against A of its place at one client count.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PointResult {
     /// Index of the arm that is held against A.
     pub arm: u32,
@@ -81,7 +82,8 @@ pub struct PointResult {
 }
 
 /// What all statements take of the server's CPUs one at a time, against what the server used under the load.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StatementsCpu {
     /// CPU time of each statement times its calls, of all CPU time of the server in the same slices, A's first:
     /// 1 where the statements account for all of it. None where a statement or the server was not measured.
@@ -94,7 +96,8 @@ pub struct StatementsCpu {
 }
 
 /// CPU time of a statement in the server, by a session that ran it with no load beside it, after each slice.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StatementCpu {
     /// An execution at A, microseconds, over its slices; parallel workers included.
     pub a: Option<Estimate>,
@@ -108,7 +111,8 @@ pub struct StatementCpu {
 }
 
 /// One statement at one client count, the other arm against A.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StatementResult {
     /// The script in which it stands.
     pub script: String,
@@ -142,7 +146,8 @@ pub struct StatementResult {
 }
 
 /// How two servers run a statement.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StatementPlan {
     /// The nodes at A: `Index Scan on t using t_pkey`.
     pub a: String,
@@ -186,7 +191,8 @@ impl StatementResult {
 }
 
 /// Two slices measured next to each other.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pair {
     /// Launch, from 0.
     pub launch: u32,
@@ -211,7 +217,8 @@ impl Pair {
 }
 
 /// Something in which an arm differs from A.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Difference {
     /// Index of the arm that is held against A.
     pub arm: u32,
@@ -228,7 +235,8 @@ pub struct Difference {
 }
 
 /// Kinds of differences.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// Version of the server.
@@ -248,7 +256,8 @@ pub enum Kind {
 }
 
 /// Whether an arm scales otherwise than A.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ArmScaling {
     /// Index of the arm that is held against A.
     pub arm: u32,

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 
 use pgassay_model::comparison::{ComparisonPlan, Typed};
 use pgassay_model::warning::Warning;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::model::{Compare, Pair, PointResult};
@@ -25,7 +24,8 @@ use crate::stats::{FEWEST, Verdict};
 pub const SCHEMA: &str = "pgassay/pool/1";
 
 /// Runs of one plan, pooled.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PooledCompare {
     /// [`SCHEMA`].
     pub schema: String,
@@ -50,7 +50,8 @@ pub struct PooledCompare {
 }
 
 /// One of the runs.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PooledRun {
     /// Its name.
     pub id: String,
@@ -61,7 +62,8 @@ pub struct PooledRun {
 }
 
 /// One arm against A at one client count.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PooledPoint {
     /// Index of the arm that is held against A.
     pub arm: u32,

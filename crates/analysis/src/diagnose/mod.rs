@@ -1,7 +1,6 @@
 //! From what a load or a profile shows to findings, ranked: the other view of the catalogue.
 
 use pgassay_model::plan::Plan;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::host::HostSummary;
@@ -23,7 +22,8 @@ pub use crate::bottlenecks::{
 pub const SCHEMA: &str = "pgassay/diagnosis/1";
 
 /// All that was found, ranked, and what could not be seen.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Diagnosis {
     /// [`SCHEMA`].
     pub schema: String,

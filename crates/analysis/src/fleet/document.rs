@@ -1,6 +1,5 @@
 //! What is concluded of many hosts, as every format shows it.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::host::{KindKey, Source, Unused};
@@ -11,7 +10,8 @@ use crate::stats::Estimate;
 pub const SCHEMA: &str = "pgassay/fleet/1";
 
 /// Many hosts.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Fleet {
     /// [`SCHEMA`].
     pub schema: String,
@@ -36,7 +36,8 @@ pub struct Fleet {
 }
 
 /// A host in short.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FleetHost {
     /// What it is called, by where it was read from.
     pub name: String,
@@ -60,7 +61,8 @@ pub struct FleetHost {
 }
 
 /// Something that is wrong on some hosts.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FleetFinding {
     /// The entry of the catalogue.
     pub id: String,
@@ -81,7 +83,8 @@ pub struct FleetFinding {
 }
 
 /// A host on which something is wrong.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Example {
     /// The host.
     pub host: String,
@@ -94,7 +97,8 @@ pub struct Example {
 }
 
 /// So many of so many.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Share {
     /// How many.
     pub n: u32,
@@ -113,7 +117,8 @@ impl Share {
 }
 
 /// Hosts that are alike in what makes a kind.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Kind {
     /// What they have in common.
     pub of: KindKey,
@@ -134,7 +139,8 @@ pub struct Kind {
 }
 
 /// A value that few hosts of a kind have.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OddTrait {
     /// The trait: a setting's name, or words such as `kernel`.
     pub name: String,
@@ -149,7 +155,8 @@ pub struct OddTrait {
 }
 
 /// A throughput far from that of the same work on hosts of its kind.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OddMeasured {
     /// The host.
     pub host: String,
@@ -170,7 +177,8 @@ pub struct OddMeasured {
 }
 
 /// A trait in which a kind is divided.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Divided {
     /// The trait.
     pub name: String,
@@ -179,7 +187,8 @@ pub struct Divided {
 }
 
 /// Hosts by one trait.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Grouping {
     /// The trait.
     pub by: String,
@@ -188,7 +197,8 @@ pub struct Grouping {
 }
 
 /// Hosts with one value of a trait.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Group {
     /// The value; none where it is not known.
     pub value: Option<String>,
@@ -203,7 +213,8 @@ pub struct Group {
 }
 
 /// A collection of a host of which there is a newer one.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Superseded {
     /// The host.
     pub host: String,
@@ -216,7 +227,8 @@ pub struct Superseded {
 }
 
 /// Something that lay there and was not used.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeftOut {
     /// Where.
     pub place: String,

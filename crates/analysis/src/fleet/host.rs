@@ -6,7 +6,6 @@ use std::fmt;
 use pgassay_model::facts::{Facts, Place};
 use pgassay_model::record::RecordedRun;
 use pgassay_model::server::Origin;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::traits::traits;
@@ -59,9 +58,8 @@ pub struct Host {
 }
 
 /// What made a collection.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
     /// `pgassay collect`.
@@ -80,9 +78,8 @@ pub struct Identity {
 }
 
 /// What makes hosts of one kind.
-#[derive(
-    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KindKey {
     /// The CPU's name, or the architecture where that is not known.
     pub cpu: Option<String>,
@@ -95,9 +92,8 @@ pub struct KindKey {
 }
 
 /// What a server is for.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// It takes writes.
@@ -171,9 +167,8 @@ pub struct Measured {
 }
 
 /// Why something that lies there is not used.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Unused {
     /// It is something else.

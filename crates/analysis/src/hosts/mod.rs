@@ -14,7 +14,6 @@ use std::collections::BTreeMap;
 
 use pgassay_model::axis;
 use pgassay_model::query_cost::Way;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use differences::{Difference, differences};
@@ -132,7 +131,8 @@ pub struct Given {
 }
 
 /// What a machine costs.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Price {
     /// The amount.
     pub amount: f64,
@@ -141,7 +141,8 @@ pub struct Price {
 }
 
 /// Machines side by side.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Hosts {
     /// [`SCHEMA`].
     pub schema: String,
@@ -163,7 +164,8 @@ pub struct Hosts {
 }
 
 /// A side and its machine.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Side {
     /// `A`, `B` …
     pub label: String,
@@ -191,7 +193,8 @@ pub struct Side {
 }
 
 /// A scenario.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Scenario {
     /// What part of a machine it asks.
     pub family: Family,
@@ -208,7 +211,8 @@ pub struct Scenario {
 }
 
 /// What a side did in a scenario.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Value {
     /// The value; of several runs that over the runs' medians.
     pub value: Estimate,
@@ -222,7 +226,8 @@ pub struct Value {
 }
 
 /// How much better a side is than the first: above 1 it is, whichever way the figure points.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Gain {
     /// As measured.
     pub ratio: Estimate,
@@ -238,7 +243,8 @@ pub struct Gain {
 }
 
 /// A scenario without ratio.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeftOut {
     /// Its name.
     pub scenario: String,
@@ -249,7 +255,8 @@ pub struct LeftOut {
 }
 
 /// CPU time of a stage of a statement.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StageOf {
     /// The stage.
     pub stage: String,

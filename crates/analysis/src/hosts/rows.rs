@@ -4,7 +4,6 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::scenario::{Family, Seen};
@@ -16,7 +15,8 @@ use crate::stats::Estimate;
 pub const MACHINES_SCHEMA: &str = "pgassay/machines/1";
 
 /// Many machines in one table.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Machines {
     /// [`MACHINES_SCHEMA`].
     pub schema: String,
@@ -31,7 +31,8 @@ pub struct Machines {
 }
 
 /// A scenario that was asked for.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Asked {
     /// Its name.
     pub name: String,
@@ -44,7 +45,8 @@ pub struct Asked {
 }
 
 /// A machine, by what was recorded on it.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Row {
     /// The run, or the lab, by name.
     pub run: String,
@@ -73,7 +75,8 @@ pub struct Row {
 }
 
 /// What a machine did in a scenario.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Figure {
     /// The value, with the interval over trials.
     pub value: Estimate,

@@ -2,7 +2,6 @@
 
 use pgassay_model::query_cost::Way;
 use pgassay_model::stage::StageId;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::{Analysis, StageAnalysis};
@@ -18,9 +17,8 @@ use crate::stats::Direction::{self, HigherIsBetter, LowerIsBetter};
 use crate::stats::{Estimate, summarize_positive};
 
 /// What part of a machine a scenario asks.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Family {
     /// One client over the wire: one core, and the kernel's network path.

@@ -1,6 +1,5 @@
 //! Holds statements against what was measured: the same here, different, or not to be told, and why.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::evidence::{Evidence, Found};
@@ -14,7 +13,8 @@ use crate::stats::verdict::Direction;
 use crate::stats::{Estimate, LEVEL};
 
 /// What became of a statement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// It holds here, too.
@@ -37,7 +37,8 @@ impl Outcome {
 }
 
 /// A statement and what became of it.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Checked {
     /// Its name within the lab.
     pub id: String,
@@ -58,7 +59,8 @@ pub struct Checked {
 }
 
 /// A figure that a statement was held against.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Measured {
     /// What it is of.
     pub what: String,

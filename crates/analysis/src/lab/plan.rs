@@ -3,7 +3,6 @@
 //! Nothing in it is a command: every field is a name, a number or a setting, so that what a plan of
 //! somebody else would run can be listed beforehand.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::host::HostSummary;
@@ -14,7 +13,8 @@ pub const PLAN_SCHEMA: &str = "pgassay/lab-plan/1";
 
 /// A published experiment, or your own: what is asked, what was published, what is measured here, and
 /// which statements are held against it.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct LabPlan {
     /// [`PLAN_SCHEMA`], where it is said.
@@ -50,7 +50,8 @@ pub struct LabPlan {
 }
 
 /// A publication.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Source {
     /// By which figures name it.
@@ -65,7 +66,8 @@ pub struct Source {
 }
 
 /// A server that is launched for the lab.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ArmPlan {
     /// By which stages and statements name it.
@@ -144,7 +146,8 @@ impl ArmPlan {
 }
 
 /// Which CPUs of whatever machine an arm is kept on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Placed {
     /// All but the last, which is left to the load; on a machine with one CPU, that.
@@ -152,7 +155,8 @@ pub enum Placed {
 }
 
 /// How a stage measures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
     /// All its arms at once, interleaved, with a noise floor: `pgassay compare`.
@@ -179,7 +183,8 @@ impl Measure {
 }
 
 /// One kind of measurement.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct StagePlan {
     /// By which statements name it.
@@ -253,7 +258,8 @@ fn is_one(weight: &f64) -> bool {
 }
 
 /// A figure that was published.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Figure {
     /// By which statements name it.
@@ -267,7 +273,8 @@ pub struct Figure {
 }
 
 /// Something that was published, or is supposed, in a form that a measurement can agree or disagree with.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Statement {
     /// Its name within the lab.
@@ -288,7 +295,8 @@ pub struct Statement {
 }
 
 /// How a statement is tested.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Test {
     /// One figure divided by another lies in a range.
@@ -369,7 +377,8 @@ fn throughput() -> String {
 }
 
 /// What a share is of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ShareOf {
     /// CPU samples in a function itself.
@@ -382,7 +391,8 @@ pub enum ShareOf {
 }
 
 /// A figure of the lab.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Operand {
     /// The stage.
@@ -415,7 +425,8 @@ pub struct Operand {
 }
 
 /// At how many clients.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Clients {
     /// At so many.
@@ -428,7 +439,8 @@ pub enum Clients {
 }
 
 /// A number of clients relative to what was measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Named {
     /// The most that were measured.
@@ -440,7 +452,8 @@ pub enum Named {
 }
 
 /// A range with open or closed ends.
-#[derive(Debug, Clone, Copy, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Range {
     /// The lower end.
@@ -465,7 +478,8 @@ impl Range {
 }
 
 /// Without what a statement can't be told.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Needs {
     /// An architecture, as `uname -m` says it.

@@ -2,7 +2,6 @@
 
 use pgassay_model::run::RunState;
 use pgassay_model::stage::StageId;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::evidence::{Evidence, Part, Shown};
@@ -22,7 +21,8 @@ const MOST_FUNCTIONS: usize = 8;
 const MOST_WAITS: usize = 4;
 
 /// A lab and what became of it.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Lab {
     /// [`SCHEMA`].
     pub schema: String,
@@ -53,7 +53,8 @@ pub struct Lab {
 }
 
 /// When and how a lab was run.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Conduct {
     /// Name of its directory.
     pub id: String,
@@ -70,7 +71,8 @@ pub struct Conduct {
 }
 
 /// A part of a stage, as measured.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StageShown {
     /// The stage's id.
     pub stage: String,
@@ -99,7 +101,8 @@ pub struct StageShown {
 }
 
 /// An arm within a stage.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ArmShown {
     /// Its name in the plan.
     pub name: String,
@@ -113,7 +116,8 @@ pub struct ArmShown {
 }
 
 /// What took the time of an arm.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Busy {
     /// At how many clients.
     pub clients: u32,
@@ -124,7 +128,8 @@ pub struct Busy {
 }
 
 /// A function or a wait event.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BusyShare {
     /// Its name.
     pub name: String,
@@ -136,7 +141,8 @@ pub struct BusyShare {
 }
 
 /// Throughput at a client count.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PointShown {
     /// Clients, or sessions.
     pub clients: u32,

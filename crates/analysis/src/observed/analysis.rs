@@ -16,7 +16,6 @@ use pgassay_model::trial::Trial;
 use pgassay_readings::growth::Growth;
 use pgassay_readings::profile::Profile;
 use pgassay_readings::samples;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::backends::{self, Backends};
@@ -36,7 +35,8 @@ use crate::profile::{Summary, summarise};
 use crate::stats::Estimate;
 
 /// What observers saw of one server.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ArmObserved {
     /// One entry a load and client count, ascending.
     pub points: Vec<PointObserved>,
@@ -58,7 +58,8 @@ pub struct ArmObserved {
 }
 
 /// What observers saw at one client count.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PointObserved {
     /// Which of the run's loads: `lwlock, exclusive`; none where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -131,7 +132,8 @@ impl PointObserved {
 
 /// How the kernel scheduled the server, averaged over the trials of a point; none
 /// where it could not be seen.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Scheduling {
     /// Server processes that were ready to run and waited for a CPU, on average.
     pub run_queue: Option<f64>,

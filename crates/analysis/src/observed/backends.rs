@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, HashMap};
 use pgassay_model::reading::Sample;
 use pgassay_model::samplers;
 use pgassay_readings::samples;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::median_of_sorted;
@@ -24,7 +23,8 @@ const OTHER: &str = "other process";
 const POSTMASTER: &str = "postmaster";
 
 /// The processes of one server at one client count.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Backends {
     /// By role, the most CPU time first.
     pub roles: Vec<Role>,
@@ -33,7 +33,8 @@ pub struct Backends {
 }
 
 /// All processes of one role.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Role {
     /// `client backend`, `pgassay load`, `checkpointer` …
     pub role: String,
@@ -53,7 +54,8 @@ pub struct Role {
 }
 
 /// One process.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Process {
     /// Its role.
     pub role: String,

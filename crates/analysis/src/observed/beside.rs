@@ -1,13 +1,13 @@
 //! What sessions of other programs and workers of autovacuum did beside the load.
 
 use pgassay_model::observed::statements::{SeenStatement, StatementRecord};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::statements::StatementWait;
 
 /// A statement that is none of the load's.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Beside {
     /// Its text without literals; what a worker of autovacuum says that it does.
     pub text: String,

@@ -23,7 +23,6 @@ use std::collections::BTreeMap;
 use pgassay_model::reading::{Reading, Sample};
 use pgassay_model::samplers::{self, OBSERVER};
 use pgassay_readings::samples;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::backends;
@@ -39,7 +38,8 @@ const CLIENT: &str = "client backend";
 const OURS: &str = "pgassay";
 
 /// Where the time of a server's sessions went, on average over the windows of a point.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Budget {
     /// Sessions that there were. The next three add up to it.
     pub sessions: f64,
@@ -65,7 +65,8 @@ pub struct Budget {
 }
 
 /// Time off the CPU by what it was spent on; the parts add up to [`Budget::off_cpu`].
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OffCpu {
     /// Waits within a statement, the longest first; those for the client are not among them.
     pub waits: Vec<Wait>,
@@ -84,7 +85,8 @@ pub struct OffCpu {
 }
 
 /// Time at one wait event.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Wait {
     /// `wait_event_type`.
     #[serde(rename = "type")]

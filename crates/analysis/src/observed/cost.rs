@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use pgassay_model::observed::Observed;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The CPU time of the observers over all windows.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CostAnalysis {
     /// Seconds observed.
     pub seconds: f64,
@@ -18,7 +18,8 @@ pub struct CostAnalysis {
 }
 
 /// What one observer kept busy.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ObserverCost {
     /// Its name.
     pub observer: String,

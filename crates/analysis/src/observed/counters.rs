@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -13,7 +12,8 @@ use pgassay_readings::growth::Growth;
 use pgassay_readings::io::{DiskLine, ProcessIo};
 
 /// Counters over the windows of a point, by the names of their columns; those that did not grow are left out.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ServerCounters {
     /// Time between the readings. What another sampler counted over another time is brought to this one.
     pub seconds: f64,
@@ -32,7 +32,8 @@ pub struct ServerCounters {
 }
 
 /// Bytes written over the windows.
-#[derive(Debug, Clone, Copy, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Written {
     /// By the devices under the data directory and the log, for any process.
     pub devices: f64,

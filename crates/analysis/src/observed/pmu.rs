@@ -10,7 +10,6 @@ use pgassay_model::samplers;
 use pgassay_model::trial::Trial;
 use pgassay_readings::pmu;
 use pgassay_readings::pmu::events::SOFTWARE;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::stacks;
@@ -87,7 +86,8 @@ pub(crate) fn counted<'r>(
 }
 
 /// Where an event happened, by class.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EventClasses {
     /// Its name: `core/instructions`.
     pub event: String,
@@ -100,7 +100,8 @@ pub struct EventClasses {
 }
 
 /// An event in one class.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EventClass {
     /// The class.
     pub class: Class,

@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 use pgassay_model::observed::growth::Grown;
 use pgassay_model::observed::plans::Plan;
 use pgassay_model::observed::statements::{SeenStatement, StatementRecord};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::budget::{Budget, Wait};
 
 /// What the sessions' time went to, by statement, at a point.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StatementAnalysis {
     /// Looks at all sessions that it rests on.
     pub looks: u64,
@@ -33,7 +33,8 @@ pub struct StatementAnalysis {
 }
 
 /// Execution of statements that are not the load's.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Elsewhere {
     /// Their share of all execution time, 0 to 1.
     pub share: f64,
@@ -70,7 +71,8 @@ impl Elsewhere {
 }
 
 /// One statement's time.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StatementTime {
     /// What tells it from others.
     pub id: String,
@@ -104,7 +106,8 @@ pub struct StatementTime {
 }
 
 /// What a statement waited for.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StatementWait {
     /// `LWLock:WALWrite`.
     pub name: String,
@@ -114,7 +117,8 @@ pub struct StatementWait {
 
 /// pg_stat_statements' counters of a statement, for each of its calls; none where the extension's
 /// version has no such column.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Counters {
     /// Calls over the windows.
     pub calls: f64,

@@ -7,13 +7,13 @@
 use std::collections::BTreeMap;
 
 use pgassay_model::observed::waits::{WaitKey, WaitRecord};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::share::{TOO_FEW, at_least};
 
 /// What sessions were doing on average, over the trials of one point.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WaitAnalysis {
     /// Looks at all sessions that it rests on.
     pub samples: u64,
@@ -40,7 +40,8 @@ pub struct WaitAnalysis {
 }
 
 /// One wait event.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WaitEvent {
     /// Kind of process.
     pub backend: String,

@@ -8,7 +8,6 @@ use pgassay_model::storage::Storage;
 use pgassay_model::trial::{Raw, Trial};
 use pgassay_model::warning::Warning;
 use pgassay_readings::samples;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::number;
@@ -28,7 +27,8 @@ const IDLE: f64 = 1e6;
 const STEADY: usize = 6;
 
 /// What a PGIO run says.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PgioAnalysis {
     /// What was run.
     pub plan: PgioPlan,
@@ -45,7 +45,8 @@ pub struct PgioAnalysis {
 }
 
 /// One session count.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PgioPoint {
     /// Sessions in all.
     pub sessions: u32,
@@ -101,7 +102,8 @@ pub struct PgioPoint {
 }
 
 /// A change of a device's rate.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Step {
     /// The first trial at the new rate, from 0.
     pub trial: usize,
@@ -112,7 +114,8 @@ pub struct Step {
 }
 
 /// The blocks by two accounts.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Agreement {
     /// Blocks of tables and indexes that the sessions say they looked at.
     pub sessions_blocks: u64,

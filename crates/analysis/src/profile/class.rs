@@ -9,15 +9,13 @@
 use std::sync::LazyLock;
 
 use pgassay_readings::profile::Frame;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::names::Names;
 
 /// What a sample was spent on.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
     /// Waiting for or taking a spinlock.

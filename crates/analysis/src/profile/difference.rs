@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use pgassay_readings::profile::Profile;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Class, summary};
 
 /// A share before and after.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Change<T> {
     /// What changed.
     pub of: T,
@@ -27,7 +27,8 @@ impl<T> Change<T> {
 }
 
 /// The difference of two profiles, the largest changes first.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Difference {
     /// By class.
     pub classes: Vec<Change<Class>>,

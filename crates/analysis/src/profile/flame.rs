@@ -1,7 +1,6 @@
 //! A profile as a tree of callers and callees: what a flame graph draws.
 
 use pgassay_readings::profile::Profile;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Class, class};
@@ -17,7 +16,8 @@ const MOST: usize = 2000;
 pub const ROWS: usize = 44;
 
 /// A function as called by those below it.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Node {
     /// The function.
     pub symbol: String,
@@ -34,7 +34,8 @@ pub struct Node {
 }
 
 /// A whole flame graph.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Flame {
     /// Samples that it stands for; per cent where the profile was a listing.
     pub total: f64,

@@ -3,7 +3,6 @@
 //! `s_lock` and `LWLockAcquire` serve every lock of their kind; only the caller
 //! says which. Names are those of PostgreSQL's source, 9.4 to 18.
 
-use schemars::JsonSchema;
 use serde::de::IntoDeserializer;
 use serde::de::value::StrDeserializer;
 use serde::{Deserialize, Serialize};
@@ -11,9 +10,8 @@ use serde::{Deserialize, Serialize};
 use pgassay_readings::profile::Frame;
 
 /// A lock, or a family of them.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Lock {
     /// A buffer's header: pins up to 9.5, its state since.

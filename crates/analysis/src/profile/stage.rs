@@ -8,16 +8,14 @@
 use std::sync::LazyLock;
 
 use pgassay_readings::profile::Frame;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::names::Names;
 use super::{Class, class};
 
 /// A stage of a statement's way.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
     /// Waiting for the client's next message; the kernel's part of sleeping and of waking.

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use pgassay_readings::profile::{Profile, UNKNOWN, Unit};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::class::{self, CLASSES, Class};
@@ -15,7 +14,8 @@ use crate::stats::share::{TOO_FEW, at_least};
 const LISTED: usize = 40;
 
 /// A profile in figures; shares are of all samples, 0 to 1.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Summary {
     /// Samples, where they were counted and not given in per cent.
     pub samples: Option<u64>,
@@ -42,7 +42,8 @@ pub struct Summary {
 }
 
 /// The share of a class.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClassShare {
     /// The class.
     pub class: Class,
@@ -51,7 +52,8 @@ pub struct ClassShare {
 }
 
 /// The share of some work with all that it calls.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WithinShare {
     /// The work.
     pub work: Work,
@@ -60,7 +62,8 @@ pub struct WithinShare {
 }
 
 /// The share of a program or library.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ObjectShare {
     /// `postgres`, `libc.so.6`, `[kernel]`.
     pub object: String,
@@ -69,7 +72,8 @@ pub struct ObjectShare {
 }
 
 /// The share of a function.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FunctionShare {
     /// Its name.
     pub symbol: String,
@@ -84,7 +88,8 @@ pub struct FunctionShare {
 }
 
 /// The share of a lock function for one lock.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LockShare {
     /// The lock function.
     pub function: String,

@@ -7,15 +7,13 @@
 use std::sync::LazyLock;
 
 use pgassay_readings::profile::Frame;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::names::Names;
 
 /// Work that rules ask for as a whole.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Work {
     /// Compiling expressions, and what the compiler's memory and code cost.

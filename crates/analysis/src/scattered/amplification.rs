@@ -5,7 +5,6 @@ use pgassay_model::scattered::{ExecutionRecord, Pattern, ScatteredPlan, Scattere
 use pgassay_model::storage::Storage;
 use pgassay_model::trial::Trial;
 use pgassay_model::warning::Warning;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::warnings::warnings;
@@ -13,7 +12,8 @@ use crate::stats::{Estimate, summarize, summarize_positive};
 use crate::storage::figures;
 
 /// One way of reading, over its executions.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VariantAnalysis {
     /// Stable name.
     pub id: String,
@@ -64,14 +64,16 @@ pub struct VariantAnalysis {
 }
 
 /// What an execution takes.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cost {
     /// Milliseconds by EXPLAIN.
     pub execution_ms: Estimate,
 }
 
 /// The causes of read amplification; they add up to it.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Shares {
     /// The blocks themselves: 1, or less where some were in the page cache still.
     pub blocks: f64,

@@ -1,14 +1,14 @@
 //! Which of the ways that were tried make a query, or scattered reads, cost fewer bytes.
 
 use pgassay_model::scattered::ScatteredPlan;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::VariantAnalysis;
 use crate::stats::Estimate;
 
 /// A way that was tried against the one as it is.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Remedy {
     /// The way: the id of a variant.
     pub id: String,
@@ -27,7 +27,8 @@ pub struct Remedy {
 }
 
 /// One figure divided by another.
-#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Ratio {
     /// The ratio.
     pub estimate: f64,
@@ -38,7 +39,8 @@ pub struct Ratio {
 }
 
 /// What became of a remedy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// It reads less, by the whole interval and by 2 % or more.

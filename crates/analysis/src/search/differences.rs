@@ -8,7 +8,6 @@
 
 use std::collections::BTreeSet;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::noise::{self, Block, Observation, observations};
@@ -18,7 +17,8 @@ use super::range::{Cause, Conclusion, Interval, Outcome, Range, Rules, look};
 pub type Set = BTreeSet<usize>;
 
 /// Interleaved pairs of two sets.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SetBlock {
     /// The one nearer to A.
     pub low: Set,
@@ -39,7 +39,8 @@ const DIFFER: f64 = 2.6;
 const ALIKE: f64 = 0.15;
 
 /// Whether a cause is one by itself.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Alone {
     /// Not measured yet, or not exactly enough.
@@ -53,7 +54,8 @@ pub enum Alone {
 }
 
 /// A cause among differences.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SetCause {
     /// The differences that can't be told apart; one, but where the servers between refuse to start.
     pub differences: Vec<usize>,

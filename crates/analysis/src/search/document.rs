@@ -1,6 +1,5 @@
 //! What a search writes down and prints: the question, what was measured, what follows.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::differences::{Set, SetBlock, SetCause, look_at_sets};
@@ -12,7 +11,8 @@ use crate::stats::Direction;
 pub const SCHEMA: &str = "pgassay/bisect/1";
 
 /// What kind of thing differs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum DifferenceKind {
     /// A setting of the server.
@@ -29,7 +29,8 @@ pub enum DifferenceKind {
 }
 
 /// One thing that differs.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Difference {
     /// What kind of thing.
     #[serde(default)]
@@ -43,7 +44,8 @@ pub struct Difference {
 }
 
 /// A set of differences with which the server did not start.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Refused {
     /// Those that had B's value, by their place in `differences`.
     pub set: Set,
@@ -52,7 +54,8 @@ pub struct Refused {
 }
 
 /// A search for what makes the difference between two servers.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bisected {
     /// [`SCHEMA`].
     pub schema: String,

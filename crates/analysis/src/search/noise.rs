@@ -5,7 +5,6 @@
 //! batches, not from the pairs; a block alone has too few batches to tell, so that all blocks of a
 //! search lend each other theirs.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::Walsh;
@@ -16,7 +15,8 @@ const BATCHES: usize = 5;
 const COMMON: f64 = 8.0;
 
 /// Interleaved pairs of two positions, measured in one launch of both.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Block {
     /// The position nearer to the good end.
     pub low: usize,
@@ -38,7 +38,8 @@ impl Block {
 }
 
 /// What a block says.
-#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Observation {
     /// The position nearer to the good end.
     pub low: usize,

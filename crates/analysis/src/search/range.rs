@@ -6,7 +6,6 @@
 
 use std::collections::BTreeSet;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::choose::choose;
@@ -94,17 +93,18 @@ impl Rules {
 }
 
 /// A figure with its 95 % interval, as a share: −0.05 is 5 % less.
-#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Interval {
     /// The figure.
     pub estimate: f64,
     /// The low end; `null` where there is none.
     #[serde(deserialize_with = "or_none_below")]
-    #[schemars(with = "Option<f64>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<f64>"))]
     pub low: f64,
     /// The high end; likewise.
     #[serde(deserialize_with = "or_none_above")]
-    #[schemars(with = "Option<f64>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<f64>"))]
     pub high: f64,
 }
 
@@ -140,7 +140,8 @@ impl Interval {
 }
 
 /// How a search stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// One set of causes has the probability that was asked for, or each of them has and no further
@@ -153,7 +154,8 @@ pub enum Outcome {
 }
 
 /// A step that brought a part of the change, or several that can't be told apart.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cause {
     /// The first step that it can be.
     pub first: usize,
@@ -168,7 +170,8 @@ pub struct Cause {
 }
 
 /// Steps that are no cause.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stretch {
     /// The first of them.
     pub first: usize,
@@ -179,7 +182,8 @@ pub struct Stretch {
 }
 
 /// What is known so far.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Conclusion {
     /// How the search stands.
     pub outcome: Outcome,
@@ -375,7 +379,8 @@ fn share((part, part_variance): (f64, f64), (whole, whole_variance): (f64, f64))
 }
 
 /// What a search is expected to take from the ends on, by searching for made-up causes.
-#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Forecast {
     /// Blocks in all, at the median.
     pub blocks: f64,

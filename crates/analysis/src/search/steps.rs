@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::noise::{self, Block, Observation, observations};
@@ -30,7 +29,8 @@ const BLOCKS_OF_EACH: usize = 3;
 const SHOWN: usize = 8;
 
 /// A step: a commit or a patch.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Step {
     /// The commit.
     pub id: String,
@@ -41,7 +41,8 @@ pub struct Step {
 }
 
 /// What is compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
     /// Instructions per transaction; fewer are better.
@@ -51,7 +52,8 @@ pub enum Measure {
 }
 
 /// What was counted at a position.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CountedAt {
     /// Round by round.
     pub rounds: Vec<Count>,
@@ -60,7 +62,8 @@ pub struct CountedAt {
 }
 
 /// Interleaved pairs of two positions.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepBlock {
     /// The position nearer to the good end.
     pub low: usize,
@@ -71,7 +74,8 @@ pub struct StepBlock {
 }
 
 /// What a search was expected to take, once its ends were measured.
-#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cost {
     /// Positions to be built, both ends included.
     pub builds: f64,
@@ -80,7 +84,8 @@ pub struct Cost {
 }
 
 /// A search along one chain of steps.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Searched {
     /// The merge whose branch this is; none for the range that was asked for.
     pub of_merge: Option<String>,
@@ -117,7 +122,8 @@ pub struct Searched {
 }
 
 /// A search over commits or patches.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Traced {
     /// [`SCHEMA`].
     pub schema: String,

@@ -1,7 +1,6 @@
 //! A figure with its spread: the only form in which figures leave the analysis.
 
 use pgassay_model::warning::Warning;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::caveat::{Caveat, add};
@@ -15,7 +14,8 @@ pub const LEVEL: f64 = 0.95;
 pub const FEWEST: usize = 6;
 
 /// An estimate, the interval around it, and what must be known to read it.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Estimate {
     /// The value, in the unit of the figure.
     pub estimate: f64,

@@ -2,14 +2,14 @@
 
 use super::noise_floor::NoiseFloor;
 use super::rank_null::normal_quantile;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The chance to succeed that forecasts are made for where none is given.
 pub const DEFAULT_POWER: f64 = 0.9;
 
 /// Pairs needed on a machine with a given spread.
-#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Forecast {
     /// The relative difference to be shown, 0.01 for 1 %.
     pub delta: f64,

@@ -12,7 +12,6 @@
 
 use pgassay_model::warning::Warning;
 use rand::seq::SliceRandom as _;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::caveat::{Caveat, add};
@@ -25,7 +24,8 @@ use super::simulate;
 pub const MOST_RUNS: usize = 500;
 
 /// What counts as a change.
-#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ChangeRule {
     /// The smallest relative change of the median, 0.02 for 2 %.
     pub magnitude: f64,
@@ -52,7 +52,8 @@ impl Default for ChangeRule {
 }
 
 /// A stretch of runs without a change among them.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Level {
     /// Index of its first run.
     pub first: usize,
@@ -63,7 +64,8 @@ pub struct Level {
 }
 
 /// A change of level.
-#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ChangePoint {
     /// Index of the first run at the new level.
     pub index: usize,
@@ -74,7 +76,8 @@ pub struct ChangePoint {
 }
 
 /// The levels of a history and the changes between them.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct History {
     /// At least one, unless there were no values; in order.
     pub levels: Vec<Level>,

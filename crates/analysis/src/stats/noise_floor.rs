@@ -4,11 +4,11 @@ use super::blocks::compare_in_order;
 use super::estimate::Estimate;
 use super::paired::compare;
 use super::verdict::{DEFAULT_DELTA, Direction, Rule, StatsError};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The noise floor from pairs of one and the same arm.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NoiseFloor {
     /// A/A pairs that it rests on.
     pub pairs: usize,

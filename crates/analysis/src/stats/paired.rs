@@ -8,7 +8,6 @@
 //! A mean would let one wild pair hide eleven clear ones; ranks do not.
 
 use pgassay_model::warning::Warning;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -28,7 +27,8 @@ pub const EQUIVALENCE_LEVEL: f64 = 0.90;
 const ALL_OR_NOTHING: f64 = 20.0;
 
 /// What was drawn anew each time and so is what the interval speaks of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
     /// Pairs of slices on the same two servers: the claim is about these launches.
@@ -42,7 +42,8 @@ pub enum Unit {
 }
 
 /// An interval of the ratio of B to A.
-#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Interval {
     /// Lower end.
     pub low: f64,
@@ -53,7 +54,8 @@ pub struct Interval {
 }
 
 /// A comparison of one quantity at one point.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Comparison {
     /// What was decided.
     pub verdict: Verdict,
@@ -81,7 +83,8 @@ pub struct Comparison {
 }
 
 /// Where the spread comes from; standard deviations of log-ratios.
-#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LaunchSpread {
     /// Between launches, beyond what their pairs explain.
     pub between: f64,

@@ -16,7 +16,6 @@
 //!   and of one difference common to them; where they are shown not to share one
 //!   (Cochran's Q), there is no verdict.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ChiSquared, ContinuousCDF};
 
@@ -49,7 +48,8 @@ pub struct Run {
 }
 
 /// Several runs' differences and their pooled one.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pooled {
     /// All runs together.
     pub together: Comparison,
@@ -60,7 +60,8 @@ pub struct Pooled {
 }
 
 /// How far runs differ from each other beyond what their pairs explain.
-#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Agreement {
     /// Cochran's Q: squared distances from the common difference, in standard errors.
     pub q: f64,

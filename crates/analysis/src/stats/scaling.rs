@@ -8,7 +8,6 @@
 
 use pgassay_model::warning::Warning;
 use rand::RngExt as _;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -48,7 +47,8 @@ pub struct ScalingPoint {
 }
 
 /// Why a point was left out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Exclusion {
     /// The load generator was the limit.
@@ -138,7 +138,8 @@ pub enum PredictionRefusal {
 
 /// A coefficient with its standard error (none where it is held at 0) and its
 /// interval.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Coefficient {
     /// The value and the wider of the two intervals below.
     pub value: Estimate,
@@ -151,7 +152,8 @@ pub struct Coefficient {
 }
 
 /// A fitted scaling law.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Scaling {
     /// λ: throughput of one alone.
     pub lambda: Coefficient,

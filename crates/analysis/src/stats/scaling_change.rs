@@ -2,11 +2,11 @@
 
 use super::estimate::{Estimate, LEVEL};
 use super::scaling::{Coefficient, Scaling};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What changed between the scaling of two builds, B less A.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScalingChange {
     /// λ of B divided by that of A.
     pub lambda_ratio: Estimate,

@@ -27,14 +27,14 @@ use super::rank_null::{RankNull, normal_cdf, normal_quantile};
 use super::simulate;
 use super::verdict::{Rule, StatsError, Verdict};
 use rand::Rng as _;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Sign-flip draws for the boundaries.
 pub const DRAWS: usize = 16_384;
 
 /// A comparison that may stop early: its rule and its looks, set beforehand.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sequential {
     rule: Rule,
     looks: Vec<usize>,

@@ -6,13 +6,13 @@ use std::{fs, io};
 use anyhow::bail;
 use pgassay_model::Failure;
 use pgassay_model::run::{RunEnd, RunState};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::read::{count_trials, document, is_running, read_header};
 
 /// One run in the list.
-#[derive(Debug, Clone, JsonSchema, Serialize)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Entry {
     /// Name of its directory.
     pub id: String,

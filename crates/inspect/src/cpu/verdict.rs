@@ -1,13 +1,13 @@
 //! What a CPU makes of a binary: whether it runs, and by which path.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Features;
 use crate::model::{Binary, Class, Machine};
 
 /// Which atomics run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Path {
     /// LSE instructions, inline.
@@ -33,7 +33,8 @@ pub enum Path {
 }
 
 /// How the path taken is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Evidence {
     /// From the file and what is known of the CPU.
@@ -43,7 +44,8 @@ pub enum Evidence {
 }
 
 /// What a CPU makes of a binary.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Verdict {
     /// The CPU.
     pub cpu: String,

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Hits, Sampled};
@@ -15,7 +14,8 @@ const ENOUGH: u64 = 5;
 const FEWEST: usize = 4;
 
 /// The counted account beside what was sampled.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Beside {
     /// What was sampled.
     pub sampled: Sampled,
@@ -32,7 +32,8 @@ pub struct Beside {
 }
 
 /// A line, or a kind of memory, in both.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pair {
     /// What it is.
     pub name: String,
@@ -45,7 +46,8 @@ pub struct Pair {
 }
 
 /// How far two orders agree.
-#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rank {
     /// Of how many.
     pub of: usize,

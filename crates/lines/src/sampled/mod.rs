@@ -11,7 +11,6 @@ pub mod gather;
 pub mod perf;
 pub mod places;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use beside::Beside;
@@ -21,7 +20,8 @@ use pgassay_readings::memory::{Source, Transfer};
 pub const SCHEMA: &str = "pgassay/lines-sampled/1";
 
 /// Sampled accesses to a server's shared memory, by line.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sampled {
     /// `pgassay/lines-sampled/1`.
     pub schema: String,
@@ -58,7 +58,8 @@ pub struct Sampled {
 }
 
 /// Samples by what they are of.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Samples {
     /// In the server's shared memory.
     pub shared: u64,
@@ -75,7 +76,8 @@ pub struct Samples {
 }
 
 /// Samples, by what was accessed and where it was found.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Hits {
     /// All.
     pub samples: u64,
@@ -132,7 +134,8 @@ impl Hits {
 }
 
 /// A sampled line.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SampledLine {
     /// Its address, as in the account of a counted transaction.
     pub address: String,
@@ -151,7 +154,8 @@ pub struct SampledLine {
 }
 
 /// A part of a line, or a function.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SampledPart {
     /// Its name.
     pub name: String,
@@ -160,7 +164,8 @@ pub struct SampledPart {
 }
 
 /// Memory of one kind.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SampledGroup {
     /// What it is.
     pub name: String,

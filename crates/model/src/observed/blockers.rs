@@ -1,13 +1,13 @@
 //! Who held what sessions queued for: a look now and then, whenever some session waits for a lock.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The lock that all who notify take before they commit, whatever their database (async.c).
 pub const NOTIFY: &str = "the queue of NOTIFY";
 
 /// What was seen of those that hold others up.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BlockerRecord {
     /// Looks at who holds whom up.
     pub looks: u64,
@@ -19,7 +19,8 @@ pub struct BlockerRecord {
 }
 
 /// Sessions that held others up while they did the same.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Holder {
     /// What those behind it waited for: `transactionid`, `tuple`, `relation` …
     pub awaited: String,

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How a relation that a plan names is declared.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeclaredFacts {
     /// Columns whose number of distinct values was fixed (ALTER TABLE … ALTER COLUMN … SET (n_distinct)), with it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -51,7 +51,8 @@ impl DeclaredFacts {
 }
 
 /// A column whose values are wide on average.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WideColumn {
     /// Bytes on average.
     pub bytes: f64,
@@ -63,7 +64,8 @@ pub struct WideColumn {
 }
 
 /// A foreign server.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ForeignServer {
     /// Its name.
     pub name: String,
@@ -76,7 +78,8 @@ pub struct ForeignServer {
 }
 
 /// What keeps the planner from looking into a view that a statement names.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ViewFacts {
     /// Whether it is a security barrier.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

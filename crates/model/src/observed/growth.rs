@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The counters of one window.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GrowthRecord {
     /// Time between the two readings, in nanoseconds; 0 in runs of before it was kept.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -46,7 +46,8 @@ fn is_zero(ns: &u64) -> bool {
 }
 
 /// Something with an old snapshot or an old transaction: rows that died since stay for it.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HoldsHorizon {
     /// `session`, `hidden session` (of another role), `prepared transaction`, `replication slot`, `standby`.
     pub kind: String,
@@ -78,7 +79,8 @@ pub struct HoldsHorizon {
 }
 
 /// A row of a statistics view over a window.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Grown {
     /// Its name: `public.queue`.
     pub name: String,

@@ -13,7 +13,6 @@ pub mod stacks;
 pub mod statements;
 pub mod waits;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use blockers::BlockerRecord;
@@ -24,7 +23,8 @@ use statements::StatementRecord;
 use waits::WaitRecord;
 
 /// What the observers of one trial recorded, within its window.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Observed {
     /// Wait events of all sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,7 +60,8 @@ pub struct Observed {
 }
 
 /// CPU time that an observer used within the window.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cost {
     /// Its name: `waits`, `perf`, `pmu`, `samplers`.
     pub observer: String,
@@ -78,7 +79,8 @@ pub struct Cost {
 pub const COUNTERS: &str = "counters";
 
 /// An observer that saw nothing.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unavailable {
     /// Its name.
     pub observer: String,

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::declared::{DeclaredFacts, ViewFacts};
 
 /// What came of asking for a statement's plan.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PlanRecord {
     /// The statement, by its `id`.
     pub statement: String,
@@ -17,7 +17,8 @@ pub struct PlanRecord {
 }
 
 /// A plan, and what the catalogues say of what it names.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Plan {
     /// The topmost node.
     pub root: Node,
@@ -70,7 +71,8 @@ pub struct Plan {
 }
 
 /// An execution under EXPLAIN ANALYZE.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Execution {
     /// Milliseconds.
     pub ms: f64,
@@ -83,7 +85,8 @@ pub struct Execution {
 }
 
 /// A statement that ran within functions of another.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InnerStatement {
     /// Its text without literals.
     pub text: String,
@@ -97,7 +100,8 @@ pub struct InnerStatement {
 }
 
 /// What a trigger took in an execution.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TriggerRun {
     /// Its name; none for one of a constraint that only that names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -120,7 +124,8 @@ pub const DISABLE_COST: f64 = 1e10;
 pub const DEFAULT_ROWS: f64 = 1000.0;
 
 /// What the source of a function in PL/pgSQL does that costs more than it looks. Nothing else of the source is kept.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LoopFacts {
     /// Whether it executes statements that it puts together (EXECUTE).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -173,7 +178,8 @@ pub struct LoopFacts {
 }
 
 /// A function in SQL or PL/pgSQL, as far as its definition tells.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Definition {
     /// As `ALTER FUNCTION` names it.
     pub signature: String,
@@ -198,7 +204,8 @@ impl LoopFacts {
 }
 
 /// The SET clause of a function.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SetClause {
     /// The function, as `ALTER FUNCTION` names it.
     pub signature: String,
@@ -207,7 +214,8 @@ pub struct SetClause {
 }
 
 /// A plan that a statement would have under another setting.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Alternative {
     /// The setting.
     pub setting: String,
@@ -226,7 +234,8 @@ pub struct Alternative {
 }
 
 /// A node of a plan. Conditions are without literals.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Node {
     /// `Seq Scan`.
     #[serde(rename = "type")]
@@ -297,7 +306,8 @@ pub struct Node {
 }
 
 /// What a node did in an execution. What its inputs did is theirs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Work {
     /// How often it was executed, workers counted apart.
     pub loops: f64,
@@ -312,7 +322,8 @@ pub struct Work {
 }
 
 /// What the catalogues say of a relation.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RelationFacts {
     /// Rows, as the planner takes them; none where it was never analysed.
     pub rows: Option<f64>,
@@ -374,7 +385,8 @@ pub struct RelationFacts {
 }
 
 /// An operator on a column that is not leakproof.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeakyFacts {
     /// The column.
     pub column: String,
@@ -385,7 +397,8 @@ pub struct LeakyFacts {
 }
 
 /// What the catalogues say of a trigger.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TriggerFacts {
     /// Its name.
     pub name: String,
@@ -406,7 +419,8 @@ pub struct TriggerFacts {
 }
 
 /// What the catalogues say of a foreign key, seen from the table that it refers to.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReferenceFacts {
     /// The table that refers.
     pub table: String,
@@ -420,7 +434,8 @@ pub struct ReferenceFacts {
 }
 
 /// What the catalogues say of an index.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IndexFacts {
     /// Its name.
     pub name: String,

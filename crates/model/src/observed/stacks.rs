@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Name of the object that stands for the kernel and its modules.
 pub const KERNEL: &str = "[kernel]";
 
 /// The call chains of one window, folded a second.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StackRecord {
     /// Samples a second of CPU time that were asked for; 0 where one was at each so many occurrences.
     pub frequency_hz: u32,
@@ -35,7 +35,8 @@ pub struct StackRecord {
 }
 
 /// The call chains in which an event of the processor or the kernel happened.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EventStacks {
     /// Its name: `core/instructions`.
     pub event: String,

@@ -1,10 +1,10 @@
 //! Statements as the sampler of wait events saw them.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What was seen of statements in one window.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StatementRecord {
     /// Looks at all sessions.
     pub looks: u64,
@@ -16,7 +16,8 @@ pub struct StatementRecord {
 }
 
 /// A statement in one window.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SeenStatement {
     /// What tells it from others, by its text without literals.
     pub id: String,
@@ -30,7 +31,8 @@ pub struct SeenStatement {
 }
 
 /// How often a statement was seen at a wait event.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sighting {
     /// `wait_event_type`; empty for none.
     #[serde(rename = "type")]

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// `backend_type` of a client's session.
@@ -14,9 +13,8 @@ const PARALLEL: &str = "parallel worker";
 pub const OTHER_CLIENT: &str = "client backend of another program";
 
 /// A kind of session at a wait event.
-#[derive(
-    Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WaitKey {
     /// `backend_type` of pg_stat_activity: `client backend`, `checkpointer` …, or [`OTHER_CLIENT`].
     pub backend: String,
@@ -37,7 +35,8 @@ impl WaitKey {
 }
 
 /// The wait samples of one window.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WaitRecord {
     /// Samples a second that were asked for: fewer than usual where they cost too much.
     pub rate_hz: f64,
@@ -48,7 +47,8 @@ pub struct WaitRecord {
 }
 
 /// The samples of one second.
-#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WaitSecond {
     /// How often all sessions were looked at.
     pub samples: u32,

@@ -17,7 +17,6 @@ use pgassay_server::pgbuild::recipe::System;
 use pgassay_server::pgbuild::variant::{PRESETS, cpu_flag};
 use pgassay_server::pgbuild::{BuildRecord, Builder, Made, Maker, Place, Source, Variant};
 use pgassay_sys::stop::Stop;
-use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -210,7 +209,8 @@ fn variants(args: &BuildArgs) -> anyhow::Result<Vec<Variant>> {
 pub(crate) const SCHEMA: &str = "pgassay/builds/1";
 
 /// Builds that are there, or were just made.
-#[derive(Debug, JsonSchema, Serialize)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct Builds {
     schema: &'static str,
     builds: Vec<BuildRecord>,

@@ -11,7 +11,6 @@ use pgassay_analysis::summary::Summary;
 use pgassay_engine::rundir::{self, catalogue, pause};
 use pgassay_model::run::RunState;
 use pgassay_sys::stop::Stop;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::progress::{Progress, minutes};
@@ -23,7 +22,8 @@ use crate::exit::Exit;
 use crate::terminal::Terminal;
 
 /// What `pgassay runs --json` prints.
-#[derive(JsonSchema, Serialize)]
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct Runs {
     schema: &'static str,
     /// Oldest first.
@@ -151,7 +151,8 @@ fn print_json(terminal: &mut Terminal, value: &Runs) -> anyhow::Result<Exit> {
 }
 
 /// What a run came to.
-#[derive(Debug, JsonSchema, Serialize)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Listed {
     #[serde(flatten)]
     entry: catalogue::Entry,

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use comfy_table::{ContentArrangement, Table, presets};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::build;
@@ -16,7 +15,8 @@ use pgassay_server::Installations;
 use pgassay_server::pgbuild::{BuildRecord, Builder};
 
 /// What `pgassay targets --json` prints.
-#[derive(JsonSchema, Serialize)]
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct Targets {
     schema: &'static str,
     /// Installations that a temporary server can be launched from, the default first.
@@ -33,7 +33,8 @@ impl Targets {
 }
 
 /// One installation.
-#[derive(JsonSchema, Serialize)]
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Target {
     version: String,
     bin_dir: PathBuf,
@@ -47,7 +48,8 @@ struct Target {
 }
 
 /// A build.
-#[derive(JsonSchema, Serialize)]
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Build {
     /// `build:15.18-O2`.
     target: String,
@@ -81,7 +83,8 @@ impl Build {
 }
 
 /// A directory that was passed over.
-#[derive(JsonSchema, Serialize)]
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Unusable {
     path: PathBuf,
     reason: String,

@@ -64,7 +64,6 @@ mod quiet;
 mod reference;
 mod runs;
 mod sampled_lines;
-mod schemas;
 mod search_path;
 mod secrets;
 mod serve;

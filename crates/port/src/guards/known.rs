@@ -1,12 +1,12 @@
 //! Which macros a compiler for each processor defines, on Linux.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::cond::Truth;
 
 /// The processor that sources are to run on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Processor {
     /// Arm, 64 bit.

@@ -7,7 +7,6 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 use pgassay_inspect::Machine;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::builder::tool;
@@ -15,7 +14,8 @@ use pgassay_model::Failure;
 use pgassay_sys::programs::in_path;
 
 /// A compiler that is here.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Compiler {
     /// The program and what always follows it, without a cache in front.
     pub command: Vec<String>,

@@ -4,7 +4,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::builder::tool;
@@ -12,7 +11,8 @@ use super::files::hash_of;
 use pgassay_model::Failure;
 
 /// What a build's record says of a patch.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PatchFacts {
     /// The file, as named on the command line.
     pub file: String,

@@ -14,7 +14,6 @@
 use std::path::{Path, PathBuf};
 
 use pgassay_inspect::Machine;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::compiler::Compiler;
@@ -24,7 +23,8 @@ use super::variant::Variant;
 pub const RECIPE_VERSION: u32 = 1;
 
 /// PostgreSQL's two build systems.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum System {
     /// configure and make.

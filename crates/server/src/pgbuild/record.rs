@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use pgassay_inspect::Binary;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::compiler::Compiler;
@@ -21,7 +20,8 @@ const FILE: &str = "pgassay-build.json";
 const SCHEMA: &str = "pgassay/build/1";
 
 /// One build, as it was made.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BuildRecord {
     /// `pgassay/build/1`.
     pub schema: String,
@@ -81,7 +81,8 @@ pub struct BuildRecord {
 }
 
 /// A patch and how it went on.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AppliedPatch {
     /// File and hash.
     #[serde(flatten)]
@@ -92,7 +93,8 @@ pub struct AppliedPatch {
 }
 
 /// A random order of the objects in the link.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Layout {
     /// Which, from 1.
     pub number: u32,

@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::builder::tool;
@@ -41,7 +40,8 @@ pub struct Source {
 }
 
 /// What a build's record says of its source.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SourceFacts {
     /// As named on the command line; no password is left in a URL.
     pub given: String,

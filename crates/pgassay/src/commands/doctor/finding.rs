@@ -1,10 +1,10 @@
 //! What the doctor says of one part of the system.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// How a part stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// No server can be launched here.
@@ -33,7 +33,8 @@ impl State {
 }
 
 /// One part of the system.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finding {
     /// A stable name.
     pub id: &'static str,

@@ -8,7 +8,6 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::process::Stdio;
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use self::finding::{Finding, State};
@@ -22,7 +21,8 @@ use pgassay_model::Failure;
 use pgassay_sys::stop::Stop;
 
 /// What `pgassay doctor --json` prints.
-#[derive(JsonSchema, Serialize)]
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct Looked {
     schema: &'static str,
     /// A server can be launched here.

@@ -3,13 +3,13 @@
 use pgassay_analysis::lab::LabPlan;
 use pgassay_report::document::{Block, Cell, Column, Depth, Document, Fact, Section, Table};
 use pgassay_report::{Report, number};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::record::{Record, State};
 
 /// The built-in labs.
-#[derive(Debug, JsonSchema, Serialize)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Labs {
     /// `pgassay/labs/1`.
     pub schema: &'static str,
@@ -18,7 +18,8 @@ pub struct Labs {
 }
 
 /// A lab in the list.
-#[derive(Debug, JsonSchema, Serialize)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Listed {
     /// Its name.
     pub name: String,
@@ -74,7 +75,8 @@ impl Report for Labs {
 }
 
 /// What a lab would do.
-#[derive(Debug, JsonSchema, Serialize)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Outline {
     /// `pgassay/lab-outline/1`.
     pub schema: &'static str,
@@ -95,7 +97,8 @@ pub struct Outline {
 }
 
 /// A part of a lab.
-#[derive(Debug, JsonSchema, Serialize)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Part {
     /// The stage.
     pub stage: String,

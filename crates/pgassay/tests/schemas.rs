@@ -1,4 +1,4 @@
-//! docs/schema is what the structs say. `make docs` writes it anew (with `BLESS=1`).
+//! The schemas in docs/schema are those of the structs. `make docs` writes them (with `BLESS=1`).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,7 +21,7 @@ fn the_published_schemas_are_those_of_the_structs() {
         let read: Value = serde_json::from_str(&published).unwrap_or_default();
         assert!(
             published == schemas::text(&made) && read == made,
-            "docs/schema/{file} is out of date: `make docs` writes it anew"
+            "docs/schema/{file} is out of date: `make docs` writes it"
         );
         assert_eq!(made["properties"]["schema"]["const"], name);
         files.insert(file);
