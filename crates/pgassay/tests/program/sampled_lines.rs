@@ -222,7 +222,8 @@ fn counted_lines_stand_beside_sampled_ones() {
     fs::write(&script, "SELECT FROM pg_catalog.pg_am;\n").unwrap();
     let script = script.to_str().unwrap();
     let counting = [
-        "lines", &known.uri, "--load", "-w", script, "-n", "1", "--seed", "1", "--at", "1", "--json",
+        "lines", &known.uri, "--load", "-w", script, "-n", "1", "--seed", "1", "--at", "1",
+        "--json",
     ];
     let output = runs.run(&counting);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
