@@ -217,9 +217,9 @@ fn counted_lines_stand_beside_sampled_ones() {
     let known = Known::new();
     let runs = Runs::new("sampled-beside");
     fs::create_dir_all(&runs.0).unwrap();
-    // A short transaction that reads a page: on a server that was there before, each is stepped for 2 s at most.
+    // A short transaction that takes two locks: on a server that was there before, each is stepped for 2 s at most.
     let script = runs.0.join("one.sql");
-    fs::write(&script, "SELECT FROM pg_catalog.pg_am;\n").unwrap();
+    fs::write(&script, "SELECT pg_advisory_xact_lock_shared(1);\n").unwrap();
     let script = script.to_str().unwrap();
     let counting = [
         "lines", &known.uri, "--load", "-w", script, "-n", "1", "--seed", "1", "--at", "1",
