@@ -212,12 +212,15 @@ fn a_text_of_perf_has_the_servers_names() {
 }
 
 /// Samples of lines that a counted transaction takes: the same line by the same name, in both orders.
+///
+/// On a server that was there before a transaction is stepped for 2 s at most, which a busy machine does not hold.
 #[test]
+#[ignore = "needs a quiet machine: make test-all"]
 fn counted_lines_stand_beside_sampled_ones() {
     let known = Known::new();
     let runs = Runs::new("sampled-beside");
     fs::create_dir_all(&runs.0).unwrap();
-    // A short transaction that takes two locks: on a server that was there before, each is stepped for 2 s at most.
+    // A short transaction that takes two locks.
     let script = runs.0.join("one.sql");
     fs::write(&script, "SELECT pg_advisory_xact_lock_shared(1);\n").unwrap();
     let script = script.to_str().unwrap();
