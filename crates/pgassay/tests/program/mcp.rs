@@ -111,12 +111,10 @@ fn an_assistant_lists_reads_compares_and_asks_why() {
     let list: Value = serde_json::from_str(content(&answers[2])).unwrap();
     assert_eq!(list["runs"].as_array().unwrap().len(), 2, "{list}");
     assert_eq!(list["runs"][0]["run"], json!(names[1]), "newest first");
-    assert!(
-        list["runs"][0]["peak"]["rate"]["estimate"]
-            .as_f64()
-            .unwrap()
-            > 0.0
-    );
+    // A machine that is too busy may leave a run without one.
+    let peak = &list["runs"][0]["peak"];
+    let rate = peak["rate"]["estimate"].as_f64();
+    assert!(peak.is_null() || rate > Some(0.0), "{list}");
     let none: Value = serde_json::from_str(content(&answers[3])).unwrap();
     assert_eq!(none["runs"], json!([]));
     assert!(content(&answers[4]).contains("select-only"));
