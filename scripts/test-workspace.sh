@@ -15,8 +15,6 @@ if [ "${1:-}" = --runner ]; then
 fi
 here=$(cd "$(dirname "$0")" && pwd)
 host=$("$here/cargo.sh" --with rustc -vV | sed -n 's/^host: //p')
-# Most tests wait for servers: more of them than CPUs keep the CPUs busy.
-export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(nproc)))}
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 status=0
