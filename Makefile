@@ -51,7 +51,7 @@ check: ## while you work: formatting, types of everything, unit tests, the rules
 	$(CARGO) test --workspace --lib --locked --quiet
 	$(CARGO) test --workspace --locked --quiet --test check --test published_profiles --test pmu --test kernels --test report --test weighed
 
-test-all: test ## make test, and what takes long: every major version, the matrix, containers, Slurm, Spark, attack, soak
+test-all: test ## make test and the slow parts: every major version, the matrix, containers, Slurm, Spark, attack, soak
 	PGASSAY_TEST_18="$$(dirname "$$(scripts/postgres-of-debian.sh 18)")" scripts/test-workspace.sh -- --ignored
 	$(MAKE) matrix container-test slurm-test records-test attack soak
 	LOOM_MAX_PREEMPTIONS=4 $(CARGO) test -p pgassay-kernels --features loom --locked --test orders
