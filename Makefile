@@ -163,7 +163,7 @@ lab-lines: build ## lines of a session stepped on emulated arm64 and POWER kerne
 	labs/lines/run.sh
 
 docs: ## regenerate the bottlenecks' pages and the JSON Schemas in docs/
-	$(CARGO) run --locked --package pgassay-analysis --example catalogue_docs -- docs
+	$(CARGO) run --locked --package pgassay-rules --example catalogue_docs -- docs
 	BLESS=1 $(MAKE) schema-test
 
 .PHONY: schema-test

@@ -219,7 +219,6 @@ mod tests {
 
     use super::*;
     use crate::analysis::StageAnalysis;
-    use crate::bottlenecks::detect::tests::scaling;
     use crate::bottlenecks::finding::{Circumstances, Observation};
     use crate::check;
     use crate::checkpoints::Checkpoints;
@@ -228,6 +227,7 @@ mod tests {
     use crate::observed::waits::{WaitAnalysis, WaitEvent};
     use crate::observed::{ArmObserved, Budget, PointObserved};
     use crate::stats::Estimate;
+    use pgassay_evidence::fixtures;
 
     const RECORDED: &str = include_str!("../tests/check/recorded/debian12-pg15.json");
 
@@ -443,7 +443,7 @@ mod tests {
     #[test]
     fn who_is_not_there_during_the_load_takes_no_cpu_from_it() {
         let of = |server: f64| {
-            let mut analysis = crate::analyse(&scaling::run(0.0, |_| 0.8));
+            let mut analysis = crate::analyse(&fixtures::run(0.0, |_| 0.8));
             for point in &mut analysis.stages[0].arms[0].points {
                 let cpus = |value: f64| Estimate {
                     estimate: value,

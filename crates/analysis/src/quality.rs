@@ -11,7 +11,7 @@ use crate::measured::{PointAnalysis, RunInfo};
 use crate::pgio::PgioPoint;
 use crate::primitives::{PrimitiveAnalysis, PrimitivePoint};
 use crate::stats::{Caveat, Estimate};
-use crate::{metrics, number};
+use pgassay_evidence::{metrics, number};
 
 /// A grade, the best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -70,11 +70,11 @@ mod tests {
     use pgassay_model::record::RecordedRun;
 
     use crate::analyse;
-    use crate::bottlenecks::detect::tests::scaling;
+    use pgassay_evidence::fixtures;
 
     /// Six trials a point; in those of the named rounds at the first point others have half of two CPUs.
     fn run(rounds: &[u32]) -> RecordedRun {
-        let mut run = scaling::run(0.0, |_| 0.1);
+        let mut run = fixtures::run(0.0, |_| 0.1);
         for trial in &mut run.trials {
             let disturbed = trial.slice.point == 0 && rounds.contains(&trial.slice.round);
             // Ticks of 10 ms: server and client have 20 of 200.

@@ -65,7 +65,7 @@ pub fn diagnose(subject: &str, evidence: &Evidence) -> Diagnosis {
     let workload = evidence.run.map(|run| run.workload);
     crate::bottlenecks::order(&mut findings, workload);
     let explained = explained(evidence, &findings);
-    disturbed(evidence, &mut findings);
+    crate::bottlenecks::disturbed(evidence, &mut findings);
     let mut time = time(evidence);
     time.extend(explained.map(|share| {
         format!(
@@ -129,22 +129,6 @@ pub(crate) fn of_stage(
         .not_seen
         .extend(unavailable.map(|u| format!("{}: {}", u.observer, u.why)));
     Some(diagnosis)
-}
-
-/// The gain from which on a finding says beside what it was measured.
-const TOLD: f64 = 0.1;
-
-/// Says in each finding of weight that was measured that other programs had a part of the CPUs.
-fn disturbed(evidence: &Evidence, findings: &mut [Finding]) {
-    let Some(by) = evidence.run.and_then(|run| run.disturbed()) else {
-        return;
-    };
-    let weighs = |f: &&mut Finding| f.basis.is_measured() && f.gain().unwrap_or(0.0) >= TOLD;
-    for finding in findings.iter_mut().filter(weighs) {
-        if !finding.subjects.other_programs {
-            finding.saw = format!("{} {by}", finding.saw);
-        }
-    }
 }
 
 /// The share of the budget that findings account for. Findings overlap: those of waits account

@@ -146,6 +146,9 @@ fn the_pure_crates_do_no_io() {
     for name in [
         "model",
         "inspect",
+        "stats",
+        "evidence",
+        "rules",
         "analysis",
         "port",
         "readings",

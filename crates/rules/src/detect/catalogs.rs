@@ -1,0 +1,184 @@
+//! Dead rows and empty pages of the server's own catalogues: what holds them, and who goes through them.
+
+use pgassay_model::observed::growth::{Grown, HoldsHorizon};
+
+use super::hits::{Hit, Part, joined, weighty};
+use super::horizon;
+use super::objects::{FEW_DEAD, OLD, began, is_swollen};
+use super::{Detector, nodes, run};
+use crate::evidence::Evidence;
+use crate::finding::{Confidence, Observation, Severity};
+
+pub(super) const DETECTORS: &[Detector] = &[
+    run("horizon-held", held),
+    run("autovacuum-behind", behind),
+    run("swollen-table", swollen),
+];
+
+/// Rows of a catalogue that die in a run below which nobody changes it.
+const MANY_DIE: f64 = 100.0;
+/// So many times as many dead rows as live ones are too many.
+const MANY: f64 = 2.0;
+
+fn dead(catalog: &Grown) -> f64 {
+    catalog.stands("n_dead_tup").unwrap_or(0.0)
+}
+
+fn live(catalog: &Grown) -> f64 {
+    catalog.stands("n_live_tup").unwrap_or(0.0)
+}
+
+fn has_dead_rows(catalog: &Grown) -> bool {
+    dead(catalog) >= FEW_DEAD && dead(catalog) >= MANY * live(catalog)
+}
+
+/// What keeps the dead rows of the catalogues.
+fn holder<'a>(evidence: &Evidence<'a>) -> Option<&'a HoldsHorizon> {
+    let growth = evidence.run?.observed?.growth.as_ref()?;
+    let mut held = growth.horizon.iter();
+    held.find(|held| {
+        let left = held.kind == "replication slot" && held.state == "inactive" && held.from_before;
+        held.transactions >= OLD || left
+    })
+}
+
+/// Of the catalogues that `pick` picks the one that statements go through most, and what that takes: its scans look up
+/// far more blocks than their rows are on.
+fn gone_through<'a>(
+    evidence: &Evidence<'a>,
+    pick: fn(&Grown) -> bool,
+    saw: impl Fn(&Grown) -> String,
+) -> Option<(&'a Grown, Observation)> {
+    let run = evidence.run?;
+    let growth = run.observed?.growth.as_ref()?;
+    let picked = growth.catalogs.iter().filter(|catalog| pick(catalog));
+    let read = picked.filter_map(|catalog| {
+        let name = format!("pg_catalog.{}", catalog.name);
+        let hits: Vec<Hit> = weighty(&run)
+            .filter_map(|statement| {
+                let part = nodes::through(statement.plan.as_ref()?, &name)?;
+                Some(Hit {
+                    statement,
+                    part: Part::of_work(evidence, statement, part),
+                    left: None,
+                    saw: saw(catalog),
+                    confidence: Confidence::High,
+                    evidence: nodes::busiest(statement.plan.as_ref()?)
+                        .into_iter()
+                        .collect(),
+                    steps: Vec::new(),
+                })
+            })
+            .collect();
+        let share: f64 = hits.iter().map(|h| h.statement.share * h.part.time).sum();
+        Some((share, catalog, joined(&run, hits)?))
+    });
+    let most = read.max_by(|a, b| a.0.total_cmp(&b.0));
+    most.map(|(_, catalog, seen)| (catalog, seen))
+}
+
+/// `64 in pg_class, beside 32 live ones`.
+fn counted(catalog: &Grown) -> String {
+    format!(
+        "{:.0} in {}, beside {:.0} live ones",
+        dead(catalog),
+        catalog.name,
+        live(catalog)
+    )
+}
+
+/// Dead rows of a catalogue that something old holds: whoever creates, drops, truncates or analyses reads them, at a cost
+/// that is not measured, and so do statements that ask the catalogues.
+fn held(evidence: &Evidence) -> Option<Observation> {
+    let held = holder(evidence)?;
+    let all = &evidence.run?.observed?.growth.as_ref()?.horizon;
+    let cause = horizon::cause(all, held);
+    let keeps = |catalog: &Grown| {
+        format!(
+            "{}: {}.",
+            cause.keeps("the dead rows of the catalogues"),
+            counted(catalog)
+        )
+    };
+    let (worst, seen) = gone_through(evidence, has_dead_rows, keeps).or_else(|| {
+        let died = |catalog: &Grown| catalog.by("n_tup_upd") + catalog.by("n_tup_del");
+        let growth = evidence.run?.observed?.growth.as_ref()?;
+        let bloated = growth.catalogs.iter();
+        let bloated = bloated.filter(|c| died(c) >= MANY_DIE && has_dead_rows(c));
+        let worst = bloated.max_by(|a, b| dead(a).total_cmp(&dead(b)))?;
+        let seen =
+            Observation::new(Severity::Medium, Confidence::Medium, keeps(worst)).seen(format!(
+                "{:.0} rows of {} died in the measured time",
+                died(worst),
+                worst.name
+            ));
+        Some((worst, seen))
+    })?;
+    let seen = seen.seen(format!("{} since", began(held.transactions)));
+    let vacuum = format!("VACUUM pg_catalog.{}", worst.name);
+    Some(
+        cause
+            .end(seen, &vacuum)
+            .advice(format!(
+                "{} at a quiet time, as it locks out every session meanwhile: a plain VACUUM frees the room of dead rows, \
+                 and keeps the pages that scans go through",
+                rewriting(worst)
+            ))
+            .advice(
+                "watch slots (pg_replication_slots: xmin, catalog_xmin, wal_status) and old transactions; \
+                 max_slot_wal_keep_size limits what a slot that is left behind keeps of the log",
+            ),
+    )
+}
+
+fn rewriting(catalog: &Grown) -> String {
+    format!("VACUUM (FULL, ANALYZE) pg_catalog.{}", catalog.name)
+}
+
+/// Dead rows of a catalogue that nothing holds, and that statements go through.
+fn behind(evidence: &Evidence) -> Option<Observation> {
+    if holder(evidence).is_some() {
+        return None;
+    }
+    let (worst, seen) = gone_through(evidence, has_dead_rows, |catalog| {
+        format!(
+            "Dead rows of the catalogues are gone through: {}.",
+            counted(catalog)
+        )
+    })?;
+    Some(
+        seen.sql(format!("VACUUM (ANALYZE, VERBOSE) pg_catalog.{};", worst.name))
+            .sql(format!("{};   -- if it stays large; locks out every session meanwhile", rewriting(worst)))
+            .advice(
+                "see that autovacuum is on (it cleans the catalogues, too), and what creates and drops so much: temporary tables for \
+                 each request leave their rows here",
+            ),
+    )
+}
+
+/// A catalogue that was large once, and whose scans go through the pages that it had then.
+fn swollen(evidence: &Evidence) -> Option<Observation> {
+    let (worst, seen) = gone_through(
+        evidence,
+        |catalog| is_swollen(catalog) && !has_dead_rows(catalog),
+        |catalog| {
+            let stands = |what| catalog.stands(what).unwrap_or(0.0);
+            format!(
+                "{} has {:.0} rows on {:.0} pages, which are mostly empty.",
+                catalog.name,
+                stands("reltuples"),
+                stands("relpages")
+            )
+        },
+    )?;
+    Some(
+        seen.sql(format!("{};   -- at a quiet time: locks out every session meanwhile", rewriting(worst)))
+            .advice(
+                "what creates and drops so much leaves it so: temporary tables for each request, objects that a script makes anew; a slot or a \
+                 transaction that was left open while it did",
+            ),
+    )
+}
+
+#[cfg(test)]
+mod tests;

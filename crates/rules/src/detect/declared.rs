@@ -1,0 +1,563 @@
+//! Tables that are declared in a way which makes their plans or their pages dear: rows that take far more room than what is
+//! read of them, costs that are set for a tablespace, numbers of distinct values that were fixed by hand.
+
+use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
+use pgassay_text::quote::quote_ident;
+
+use super::conditions::words;
+use super::hits::{Hit, Left, Part, joined, of_pages, with_plans};
+use super::{Detector, run};
+use crate::evidence::Evidence;
+use crate::finding::{Confidence, Observation, StepKind};
+
+pub(super) const DETECTORS: &[Detector] = &[
+    run("rows-wide", wide),
+    run("tablespace-costs", tablespace),
+    run("distinct-overridden", overridden),
+];
+
+/// The part of a plan below which a scan does not matter.
+const MINOR: f64 = 0.3;
+/// Pages below which a table is read in no time, whatever its rows take.
+const FEW_PAGES: f64 = 500.0;
+const PAGE: f64 = 8192.0;
+/// Bytes of a header and a pointer for each row.
+const OF_A_ROW: f64 = 28.0;
+/// Bytes from which on the server moves values out of the row, unless it was told otherwise (TOAST_TUPLE_TARGET).
+const TOASTED: f64 = 2032.0;
+
+/// A table that is gone through for the most part of a statement's time.
+fn scanned(plan: &Plan) -> Option<(&Node, &str, &RelationFacts)> {
+    let all = plan.root.all().into_iter();
+    let scans = all.filter_map(|(_, node)| {
+        let kinds = ["Seq Scan", "Bitmap Heap Scan"];
+        let table = node
+            .relation
+            .as_deref()
+            .filter(|_| kinds.contains(&node.kind.as_str()))?;
+        Some((node, table, plan.relations.get(table)?))
+    });
+    scans.max_by(|a, b| plan.part(a.0).total_cmp(&plan.part(b.0)))
+}
+
+/// Why rows take so much room: what is said, bytes that a row would need, and what mends it.
+struct Why {
+    why: String,
+    needed: f64,
+    steps: Vec<(StepKind, String)>,
+}
+
+fn wide(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let hits = with_plans(&run, |statement, plan| {
+        let (node, table, facts) = scanned(plan)?;
+        let (rows, pages) = (facts.rows?.max(1.0), facts.pages?);
+        let part = plan.part(node);
+        if pages < FEW_PAGES || part < MINOR {
+            return None;
+        }
+        let each = pages * PAGE / rows;
+        let named = |column: &str| {
+            let text = statement.text.to_ascii_lowercase();
+            text.contains('*') && !text.contains("(*)") || words(&text).any(|word| word == column)
+        };
+        let why = filled(table, facts, each)
+            .or_else(|| padded(table, facts, each))
+            .or_else(|| kept_within(table, facts, each, &named))
+            .map(|why| (why, Confidence::High));
+        let (why, confidence) = why.or_else(|| {
+            let includes = !evidence.is_before(110_000);
+            let why = taken_apart(table, facts, each, (node, &statement.text, includes))?;
+            // What taking rows apart costs was not seen.
+            Some((why, Confidence::Medium))
+        })?;
+        Some(Hit {
+            statement,
+            part: Part::of_work(evidence, statement, part),
+            left: Left::new(
+                1.0 - of_pages(evidence, statement) * (1.0 - (why.needed / each).min(1.0)),
+                format!(
+                    "a row takes {each:.0} bytes of the table's pages, and would need {:.0}",
+                    why.needed
+                ),
+            ),
+            saw: format!(
+                "{table} has {pages:.0} pages for {rows:.0} rows, which are gone through: {}.",
+                why.why
+            ),
+            confidence,
+            evidence: Vec::new(),
+            steps: why.steps,
+        })
+    });
+    joined(&run, hits)
+}
+
+/// Pages that are filled for a small part only.
+fn filled(table: &str, facts: &RelationFacts, each: f64) -> Option<Why> {
+    let filled: f64 = facts.options.get("fillfactor")?.parse().ok()?;
+    (filled <= 50.0).then(|| Why {
+        why: format!("its fillfactor is {filled:.0}, so that the rest of each page stays empty"),
+        needed: each * filled / 90.0,
+        steps: vec![(
+            StepKind::Sql,
+            format!(
+                "ALTER TABLE {table} SET (fillfactor = 90); VACUUM (FULL, ANALYZE) {table};   -- locks it until it is rewritten; 90 leaves room for updates in the same page"
+            ),
+        )],
+    })
+}
+
+/// Columns of a fixed length that are filled with blanks.
+fn padded(table: &str, facts: &RelationFacts, each: f64) -> Option<Why> {
+    let columns = facts.declared.wide.iter();
+    let padded = columns.filter(|(_, wide)| wide.kind.starts_with("character("));
+    let padded: Vec<(&String, f64)> = padded.map(|(name, wide)| (name, wide.bytes)).collect();
+    let bytes: f64 = padded.iter().map(|(_, bytes)| bytes).sum();
+    if bytes < 0.5 * each {
+        return None;
+    }
+    let named: Vec<String> = padded.iter().map(|(name, _)| quote_ident(name)).collect();
+    let alter: Vec<String> = named
+        .iter()
+        .map(|name| format!("ALTER COLUMN {name} TYPE text"))
+        .collect();
+    Some(Why {
+        why: format!(
+            "{} are of type character(n), which is filled up with blanks to its length in each row",
+            named.join(", ")
+        ),
+        needed: each - bytes + 20.0 * padded.len() as f64,
+        steps: vec![
+            (
+                StepKind::Sql,
+                format!(
+                    "ALTER TABLE {table} {};   -- rewrites the table without the blanks; varchar(n) where the length matters",
+                    alter.join(", ")
+                ),
+            ),
+            (StepKind::Sql, format!("ANALYZE {table};")),
+        ],
+    })
+}
+
+/// Values that stay within the row, though the statement does not ask for them.
+fn kept_within(
+    table: &str,
+    facts: &RelationFacts,
+    each: f64,
+    named: &dyn Fn(&str) -> bool,
+) -> Option<Why> {
+    let target = facts.options.get("toast_tuple_target");
+    let raised = target
+        .and_then(|target| target.parse::<f64>().ok())
+        .is_some_and(|target| target > TOASTED);
+    let kept = |storage: &str| raised || matches!(storage, "plain" | "main");
+    let columns = facts.declared.wide.iter();
+    let held: Vec<_> = columns
+        .filter(|(name, wide)| kept(&wide.storage) && wide.bytes >= 0.3 * each && !named(name))
+        .collect();
+    if each < 0.5 * TOASTED || held.is_empty() {
+        return None;
+    }
+    let names: Vec<String> = held.iter().map(|(name, _)| quote_ident(name)).collect();
+    let bytes: f64 = held.iter().map(|(_, wide)| wide.bytes).sum();
+    let stored: Vec<String> = held
+        .iter()
+        .filter(|(_, wide)| wide.storage != "extended")
+        .map(|(name, wide)| {
+            format!(
+                "{} STORAGE {}",
+                quote_ident(name),
+                wide.storage.to_uppercase()
+            )
+        })
+        .collect();
+    let mut said = stored;
+    said.extend(target.map(|target| format!("toast_tuple_target = {target}")));
+    let reset = match raised {
+        true => format!("ALTER TABLE {table} RESET (toast_tuple_target); "),
+        false => String::new(),
+    };
+    let storage: Vec<String> = names
+        .iter()
+        .map(|name| format!("ALTER COLUMN {name} SET STORAGE EXTERNAL"))
+        .collect();
+    Some(Why {
+        why: format!(
+            "{} of {bytes:.0} bytes on average stays within the row ({}), and the statement does not ask for it",
+            names.join(", "),
+            said.join(", ")
+        ),
+        needed: (each - bytes + 20.0).max(OF_A_ROW),
+        steps: vec![(
+            StepKind::Sql,
+            format!(
+                "{reset}ALTER TABLE {table} {}; VACUUM (FULL, ANALYZE) {table};   -- locks and rewrites it; EXTENDED where it is compressible: what makes a row longer than 2 kB \
+                 then lies in the TOAST table, which is read for those that are asked for",
+                storage.join(", ")
+            ),
+        )],
+    })
+}
+
+/// Columns before one that is asked for, from which on taking a row apart up to it is dear.
+const MANY_COLUMNS: usize = 50;
+
+/// A column far behind in the row, up to which each row is taken apart.
+fn taken_apart(
+    table: &str,
+    facts: &RelationFacts,
+    each: f64,
+    (node, text, includes): (&Node, &str, bool),
+) -> Option<Why> {
+    let lower = text.to_ascii_lowercase();
+    if lower.contains('*') && !lower.contains("(*)") {
+        return None;
+    }
+    let asked: Vec<(usize, &String)> = facts
+        .columns
+        .iter()
+        .enumerate()
+        .filter(|(_, column)| words(&lower).any(|word| word == column.as_str()))
+        .collect();
+    let (last, column) = asked.last()?;
+    if *last < MANY_COLUMNS || asked.len() > 10 {
+        return None;
+    }
+    let compared = |column: &str| {
+        let mut conditions = node.conditions.values();
+        conditions.any(|condition| words(condition).any(|word| word == column))
+    };
+    let names = |of: Vec<&String>| {
+        of.into_iter()
+            .map(|name| quote_ident(name))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let asked: Vec<&String> = asked.iter().map(|(_, column)| *column).collect();
+    let (keys, others): (Vec<&String>, Vec<&String>) =
+        asked.iter().copied().partition(|column| compared(column));
+    let index = match (keys.is_empty(), others.is_empty()) {
+        (false, false) if includes => format!("({}) INCLUDE ({})", names(keys), names(others)),
+        (false, false) => format!("({}, {})", names(keys), names(others)),
+        _ => format!("({})", names(asked.clone())),
+    };
+    Some(Why {
+        why: format!(
+            "{last} columns stand before {column} in the row, and each row is taken apart from its beginning up to it"
+        ),
+        needed: each * 0.2,
+        steps: vec![
+            (
+                StepKind::Sql,
+                format!(
+                    "CREATE INDEX CONCURRENTLY ON {table} {index}; VACUUM (ANALYZE) {table};   -- holds what the statement asks for, and is read alone (index-only scan)"
+                ),
+            ),
+            (
+                StepKind::Advice,
+                format!(
+                    "or the table divided: {} in a narrow table with the same key, or as its first columns (fixed width, NOT NULL), before those that are seldom read",
+                    names(asked)
+                ),
+            ),
+        ],
+    })
+}
+
+/// From which cost of a random page on, in units of a sequential one, no device explains it.
+const ABSURD: f64 = 20.0;
+
+fn tablespace(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let hits = with_plans(&run, |statement, plan| {
+        let all = plan.root.all().into_iter();
+        let scans = all.filter_map(|(_, node)| {
+            let table = node.relation.as_deref()?;
+            let facts = plan.relations.get(table)?;
+            Some((node, table, facts, facts.declared.tablespace.as_ref()?))
+        });
+        let (node, table, _, (name, options)) =
+            scans.max_by(|a, b| plan.part(a.0).total_cmp(&plan.part(b.0)))?;
+        let cost = |key: &str| options.get(key).and_then(|v| v.parse::<f64>().ok());
+        let of_server = |key: &str, default: f64| {
+            run.setting(key)
+                .and_then(|v| v.parse().ok())
+                .unwrap_or(default)
+        };
+        let random = cost("random_page_cost").unwrap_or_else(|| of_server("random_page_cost", 4.0));
+        let sequential = cost("seq_page_cost").unwrap_or_else(|| of_server("seq_page_cost", 1.0));
+        let whole = node.kind == "Seq Scan";
+        let absurd = match whole {
+            true => random > ABSURD * sequential.max(0.01),
+            false => sequential > ABSURD || random < 0.1 * sequential,
+        };
+        let part = plan.part(node);
+        if !absurd || part < MINOR {
+            return None;
+        }
+        let set: Vec<String> = options
+            .iter()
+            .map(|(key, value)| format!("{key} = {value}"))
+            .collect();
+        let names: Vec<&str> = options
+            .keys()
+            .map(String::as_str)
+            .filter(|key| key.ends_with("_cost"))
+            .collect();
+        let selects = node.conditions.contains_key("Filter");
+        Some(Hit {
+            statement,
+            part: Part::of_work(evidence, statement, part),
+            left: None,
+            saw: format!(
+                "The tablespace {name} has costs of its own ({}), which is why {table} is {}.",
+                set.join(", "),
+                if whole {
+                    "read whole, and not by an index"
+                } else {
+                    "read by an index, row by row"
+                }
+            ),
+            confidence: if selects || !whole {
+                Confidence::High
+            } else {
+                Confidence::Medium
+            },
+            evidence: Vec::new(),
+            steps: vec![(
+                StepKind::Sql,
+                format!(
+                    "ALTER TABLESPACE {} RESET ({});   -- the server's own settings then hold; no restart",
+                    quote_ident(name),
+                    names.join(", ")
+                ),
+            )],
+        })
+    });
+    joined(&run, hits)
+}
+
+/// How far estimates must be off.
+const OFF: f64 = 8.0;
+
+fn overridden(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let hits = with_plans(&run, |statement, plan| {
+        let (table, column, distinct) = plan.relations.iter().find_map(|(table, facts)| {
+            let (column, distinct) = facts.declared.distinct.first_key_value()?;
+            Some((table, column, *distinct))
+        })?;
+        let all = plan.root.all();
+        let names_it = |node: &Node| {
+            let texts = node.conditions.values().chain(&node.group_key);
+            texts
+                .into_iter()
+                .any(|text| words(text).any(|word| word == column.as_str()))
+        };
+        if !all.iter().any(|(_, node)| names_it(node)) {
+            return None;
+        }
+        // What stands below a LIMIT ends before all of its rows have come.
+        let limits = all.iter().filter(|(_, node)| node.kind == "Limit");
+        let ended: Vec<*const Node> = limits
+            .flat_map(|(_, limit)| limit.all())
+            .map(|(_, node)| std::ptr::from_ref(node))
+            .collect();
+        let off = all.iter().filter_map(|(_, node)| {
+            if ended.contains(&std::ptr::from_ref(*node)) {
+                return None;
+            }
+            let (seen, expected) = (node.actual_rows?.max(1.0), node.rows.max(1.0));
+            let factor = (seen / expected).max(expected / seen);
+            (factor >= OFF).then_some((factor, *node, expected, seen))
+        });
+        let (_, node, expected, seen) = off.max_by(|a, b| a.0.total_cmp(&b.0))?;
+        let whole = match distinct < 0.0 {
+            true => format!("{:.0} % of its rows", -100.0 * distinct),
+            false => format!("{distinct:.0}"),
+        };
+        Some(Hit {
+            statement,
+            part: Part::of_work(evidence, statement, 1.0),
+            left: None,
+            saw: format!(
+                "The planner takes {table} to have {whole} different values of {column}, as was set by hand (n_distinct), and chooses its plan by that: {expected:.0} rows \
+                 expected where {seen:.0} came ({}).",
+                node.kind
+            ),
+            confidence: Confidence::Medium,
+            evidence: Vec::new(),
+            steps: vec![(
+                StepKind::Sql,
+                format!(
+                    "ALTER TABLE {table} ALTER COLUMN {} RESET (n_distinct); ANALYZE {table};   -- or a number that is true, as a part of the rows (-0.1) where the table grows",
+                    quote_ident(column)
+                ),
+            )],
+        })
+    });
+    joined(&run, hits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::database::tests::statement;
+    use super::super::tests::made::found_with;
+    use super::*;
+    use crate::Finding;
+    use pgassay_model::observed::declared::{DeclaredFacts, WideColumn};
+    use pgassay_model::observed::plans::{Execution, Work};
+
+    fn found(id: &str, text: &str, facts: RelationFacts, rows: f64) -> Option<Finding> {
+        let root = Node {
+            kind: "Seq Scan".into(),
+            relation: Some("public.t".into()),
+            conditions: [("Filter".to_owned(), "(t.a = $1)".to_owned())].into(),
+            rows,
+            actual_rows: Some(500.0),
+            work: Some(Work {
+                loops: 1.0,
+                ms: 9.0,
+                ..Work::default()
+            }),
+            ..Node::default()
+        };
+        let plan = Plan {
+            root,
+            executed: Some(Execution {
+                ms: 10.0,
+                ..Execution::default()
+            }),
+            relations: [("public.t".to_owned(), facts)].into(),
+            ..Plan::default()
+        };
+        let found = found_with(vec![], |observed| {
+            observed.statements = Some(statement(text, Some(plan)));
+        });
+        found.into_iter().find(|f| f.id == id)
+    }
+
+    fn facts(rows: f64, pages: f64) -> RelationFacts {
+        RelationFacts {
+            rows: Some(rows),
+            pages: Some(pages),
+            ..RelationFacts::default()
+        }
+    }
+
+    fn with_column(name: &str, kind: &str, storage: &str, bytes: f64) -> RelationFacts {
+        let wide = WideColumn {
+            bytes,
+            kind: kind.into(),
+            storage: storage.into(),
+        };
+        RelationFacts {
+            declared: DeclaredFacts {
+                wide: [(name.to_owned(), wide)].into(),
+                ..DeclaredFacts::default()
+            },
+            ..facts(10_000.0, 10_000.0)
+        }
+    }
+
+    #[test]
+    fn rows_that_take_too_much_room_are_told_why() {
+        let mut of = facts(60_000.0, 3334.0);
+        assert!(found("rows-wide", "SELECT n FROM t", of.clone(), 500.0).is_none());
+        of.options.insert("fillfactor".into(), "10".into());
+        let seen = found("rows-wide", "SELECT n FROM t", of, 500.0).unwrap();
+        assert!(seen.remedy[0].text.contains("fillfactor = 90"), "{seen:#?}");
+
+        let padded = with_column("town", "character(6000)", "extended", 6000.0);
+        let seen = found("rows-wide", "SELECT n FROM t", padded, 500.0).unwrap();
+        assert!(
+            seen.remedy[0].text.contains("ALTER COLUMN town TYPE text"),
+            "{seen:#?}"
+        );
+
+        let plain = |storage| with_column("body", "text", storage, 6000.0);
+        let seen = found("rows-wide", "SELECT n FROM t", plain("plain"), 500.0).unwrap();
+        assert!(
+            seen.remedy[0]
+                .text
+                .contains("ALTER COLUMN body SET STORAGE EXTERNAL"),
+            "{seen:#?}"
+        );
+        // What is asked for must be read; and what is not kept within the row is elsewhere.
+        assert!(found("rows-wide", "SELECT body FROM t", plain("plain"), 500.0).is_none());
+        assert!(found("rows-wide", "SELECT n FROM t", plain("extended"), 500.0).is_none());
+    }
+
+    #[test]
+    fn a_column_far_behind_in_the_row_is_asked_of_an_index() {
+        let of = |before: usize| {
+            let mut facts = facts(15_000.0, 1000.0);
+            facts.columns = (0..before)
+                .map(|n| format!("c{n}"))
+                .chain(["a".to_owned(), "amount".to_owned()])
+                .collect();
+            found(
+                "rows-wide",
+                "SELECT sum(amount) FROM t WHERE a = $1",
+                facts,
+                500.0,
+            )
+        };
+        assert!(
+            of(200).unwrap().remedy[0]
+                .text
+                .contains("ON public.t (a) INCLUDE (amount)")
+        );
+        assert!(of(5).is_none());
+    }
+
+    #[test]
+    fn costs_of_a_tablespace_are_taken_back() {
+        let of = |cost: &str| RelationFacts {
+            declared: DeclaredFacts {
+                tablespace: Some((
+                    "pg_default".into(),
+                    [("random_page_cost".to_owned(), cost.to_owned())].into(),
+                )),
+                ..DeclaredFacts::default()
+            },
+            ..facts(100_000.0, 2000.0)
+        };
+        let seen = found("tablespace-costs", "SELECT n FROM t", of("500"), 500.0).unwrap();
+        assert!(
+            seen.remedy[0]
+                .text
+                .starts_with("ALTER TABLESPACE pg_default RESET (random_page_cost)"),
+            "{seen:#?}"
+        );
+        assert!(found("tablespace-costs", "SELECT n FROM t", of("1.1"), 500.0).is_none());
+    }
+
+    #[test]
+    fn a_number_of_values_that_was_fixed_and_is_wrong_is_taken_back() {
+        let of = RelationFacts {
+            declared: DeclaredFacts {
+                distinct: [("a".to_owned(), 3.0)].into(),
+                ..DeclaredFacts::default()
+            },
+            ..facts(100_000.0, 2000.0)
+        };
+        let seen = found(
+            "distinct-overridden",
+            "SELECT n FROM t",
+            of.clone(),
+            33_000.0,
+        )
+        .unwrap();
+        assert!(
+            seen.remedy[0]
+                .text
+                .contains("ALTER COLUMN a RESET (n_distinct); ANALYZE public.t"),
+            "{seen:#?}"
+        );
+        // As it turns out to be true, nothing is wrong with it.
+        assert!(found("distinct-overridden", "SELECT n FROM t", of, 600.0).is_none());
+    }
+}

@@ -1,0 +1,344 @@
+//! Functions in interpreted languages that plans call for each row.
+
+use pgassay_model::observed::plans::Plan;
+
+use super::conditions::conjuncts;
+use super::hits::{Hit, Part, joined, with_plans};
+use super::plans::stable;
+use super::{Detector, logging, run, tenths};
+use crate::evidence::Evidence;
+use crate::finding::{Confidence, Observation, StepKind};
+use pgassay_evidence::profile::Work;
+
+pub(super) const DETECTORS: &[Detector] = &[run("function-per-row", functions)];
+
+/// A function called for fewer rows is no burden.
+const FEW_CALLS: f64 = 100.0;
+/// Nodes that must have all rows of their input before they give one.
+const BLOCKING: &[&str] = &["Aggregate", "Group", "Hash", "Sort", "WindowAgg"];
+
+/// How often an expression calls a function.
+pub(super) fn calls_in(expression: &str, function: &str) -> usize {
+    let call = format!("{function}(");
+    let calls = expression.match_indices(&call);
+    calls
+        .filter(|(at, _)| {
+            let before = expression[..*at].chars().next_back();
+            !before.is_some_and(|c| c.is_alphanumeric() || c == '_')
+        })
+        .count()
+}
+
+/// How often a plan calls a function, as the planner expects, and whether that is for what it selects.
+fn calls_of(plan: &Plan, function: &str) -> Option<(f64, bool)> {
+    let mut most: Option<(f64, bool)> = None;
+    // Above a node a LIMIT may stop it early.
+    let mut left = vec![(&plan.root, f64::INFINITY)];
+    while let Some((node, stops)) = left.pop() {
+        let inputs = node.nodes.iter().map(|child| child.rows);
+        let entering = inputs.fold(node.rows, f64::max);
+        for (name, _) in node
+            .conditions
+            .iter()
+            .filter(|(_, text)| calls_in(text, function) > 0)
+        {
+            let facts = node.relation.as_ref().and_then(|t| plan.relations.get(t));
+            let selects = name == "Output";
+            let rows = match name.as_str() {
+                "Output" if matches!(node.kind.as_str(), "Aggregate" | "WindowAgg") => entering,
+                "Output" => node.rows.min(stops),
+                "Filter" if node.kind == "Seq Scan" => {
+                    facts.and_then(|f| f.rows).unwrap_or(node.rows)
+                }
+                _ => entering,
+            };
+            let times = node.work.map(|work| work.loops);
+            let rows = rows * times.or_else(|| plan.root.times(node)).unwrap_or(1.0);
+            // `(f(x)).*` calls it once for each column.
+            let calls = calls_in(&node.conditions[name], function);
+            let rows = rows * calls.max(1) as f64;
+            if most.is_none_or(|(most, _)| rows > most) {
+                most = Some((rows, selects));
+            }
+        }
+        for child in &node.nodes {
+            let stops = match node.kind.as_str() {
+                "Limit" => stops.min(node.rows),
+                kind if BLOCKING.contains(&kind) => f64::INFINITY,
+                _ => stops,
+            };
+            left.push((child, stops));
+        }
+    }
+    most
+}
+
+/// The COST that a function in an interpreted language has unless it says another one.
+const COST: f64 = 100.0;
+
+/// The step for a function that says it is cheap, and whose condition is looked at before cheaper ones for that.
+fn too_cheap(plan: &Plan, function: &str) -> Option<(StepKind, String)> {
+    let definition = plan.definitions.get(function).filter(|of| of.cost < COST)?;
+    let all = plan.root.all().into_iter();
+    let filters = all.filter_map(|(_, node)| node.conditions.get("Filter"));
+    let mut parts = filters.map(|filter| conjuncts(filter));
+    let first = parts.any(|parts| parts.len() > 1 && calls_in(parts[0], function) > 0);
+    first.then(|| {
+        (
+            StepKind::Sql,
+            format!(
+                "ALTER FUNCTION {} COST 1000;   -- it says {}, where such functions have {COST:.0}: conditions are looked at in the order of their cost, so it is called for \
+                 rows that the others would leave out",
+                definition.signature, definition.cost
+            ),
+        )
+    })
+}
+
+/// Whether what begins with a call, `f(a)).b`, goes on with a column of what it gives.
+fn is_taken_apart(call: &str) -> bool {
+    let mut open = 0;
+    for (at, c) in call.char_indices() {
+        open += match c {
+            '(' => 1,
+            ')' => -1,
+            _ => 0,
+        };
+        if open == 0 && c == ')' {
+            return call[at..].starts_with(")).");
+        }
+    }
+    false
+}
+
+/// How many columns of a function's row are taken by a call each.
+fn columns_of(plan: &Plan, function: &str) -> usize {
+    let call = format!("{function}(");
+    let outputs = plan.root.all().into_iter();
+    let outputs = outputs.filter_map(|(_, node)| node.conditions.get("Output"));
+    let taken = outputs.map(|output| {
+        let calls = output.match_indices(&call);
+        let columns = calls.filter(|(at, _)| {
+            output[..*at].ends_with(['(', '.']) && is_taken_apart(&output[*at..])
+        });
+        columns.count()
+    });
+    taken.max().unwrap_or(0)
+}
+
+fn functions(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let hits = with_plans(&run, |statement, plan| {
+        let called = plan.functions.iter().filter_map(|(function, language)| {
+            Some((function, language, calls_of(plan, function)?))
+        });
+        let (function, language, (reach, selects)) =
+            called.max_by(|a, b| a.2.0.total_cmp(&b.2.0))?;
+        if reach < FEW_CALLS {
+            return None;
+        }
+        let share = evidence.profile.and_then(|profile| {
+            let mut objects = profile.objects.iter();
+            let found = objects.find(|o| o.object.starts_with(language.as_str()))?;
+            Some(found.share)
+        });
+        // With its callees: what is executed inside it.
+        let within = match language.as_str() {
+            "sql" => Work::Nested,
+            _ => Work::Procedural,
+        };
+        let inside = evidence.profile.and_then(|p| p.within(within));
+        // The log's part of it is gone with the log.
+        let inside = inside.map(|share| (share - logging::within_functions(evidence)).max(0.0));
+        let part = inside.map_or(Part::of_all(1.0), |share| {
+            Part::of_samples(statement, share)
+        });
+        let mut evidence: Vec<String> = Vec::new();
+        evidence.extend(
+            share.map(|share| format!("{} of the CPU samples in {language}", tenths(share))),
+        );
+        evidence.extend(inside.map(|share| {
+            format!(
+                "{} of the CPU samples in such functions and in what they execute",
+                tenths(share)
+            )
+        }));
+        let mut steps = Vec::new();
+        let columns = columns_of(plan, function);
+        if columns > 1 {
+            steps.push((
+                StepKind::Advice,
+                format!(
+                    "call {function} once for each row, in FROM: … CROSS JOIN LATERAL {function}(…) f, and f.* in the list; ({function}(…)).* \
+                     calls it once for each of its {columns} columns"
+                ),
+            ));
+        }
+        if let Some(signature) = plan.volatile.get(function) {
+            steps.push((StepKind::Sql, stable(function, signature)));
+        }
+        let catches = plan
+            .loops
+            .get(function)
+            .and_then(|facts| facts.catches.first());
+        if let Some(error) = catches {
+            let converts = ["invalid_text", "numeric_value", "datetime", "others"]
+                .iter()
+                .any(|name| error.to_ascii_lowercase().contains(name));
+            let instead = match converts {
+                true => {
+                    "Test the value before, CASE WHEN x ~ '^[0-9]{1,9}$' THEN x::int END, in a function of LANGUAGE sql IMMUTABLE, which becomes a part of the statement (from 16 on \
+                     pg_input_is_valid(x, 'int')); or convert once, on writing"
+                }
+                false => "Test beforehand what would raise it",
+            };
+            steps.push((
+                StepKind::Advice,
+                format!(
+                    "take the block that catches {error} out of {function}: each call begins a subtransaction for it, and rolls that back where the error comes. {instead}"
+                ),
+            ));
+            evidence.push(format!(
+                "{function} has a block with EXCEPTION WHEN {error}"
+            ));
+        }
+        if let Some(step) = too_cheap(plan, function) {
+            steps.insert(0, step);
+        }
+        if selects {
+            steps.push((
+                StepKind::Advice,
+                format!(
+                    "have {function} done in the statement: a join with the table that it reads, or an expression, in \
+                     the place of a query for each row"
+                ),
+            ));
+        }
+        steps.push((
+            StepKind::Advice,
+            "write it as an SQL expression or an SQL function that can be inlined; let an index or another condition \
+             reduce the rows first; wrap what does not depend on the row into a scalar subquery, which is evaluated \
+             once: (SELECT f())"
+                .to_owned(),
+        ));
+        Some(Hit {
+            statement,
+            part,
+            left: None,
+            saw: format!(
+                "{function}, written in {language}, is called for each of about {reach:.0} rows."
+            ),
+            confidence: match inside.into_iter().chain(share).reduce(f64::max) {
+                Some(share) if share >= 0.02 => Confidence::High,
+                _ => Confidence::Medium,
+            },
+            evidence,
+            steps,
+        })
+    });
+    joined(&run, hits)
+}
+
+#[cfg(test)]
+mod calls {
+    use super::*;
+
+    #[test]
+    fn calls_are_of_the_function_itself() {
+        assert_eq!(calls_in("half(a), f(b), s.f(c), f_2(d)", "f"), 2);
+        assert!(is_taken_apart("f(a, (b))).c") && !is_taken_apart("f(a)), (g(c)).x"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::tests::made::{found_with, one};
+    use super::*;
+    use crate::Finding;
+    use pgassay_evidence::observed::statements::{StatementAnalysis, StatementTime};
+    use pgassay_model::observed::plans::Node;
+
+    fn found(root: Node, language: &str, volatile: bool) -> Vec<Finding> {
+        let volatile = volatile.then(|| ("f".to_owned(), "public.f(numeric)".to_owned()));
+        let plan = Plan {
+            root,
+            functions: BTreeMap::from([("f".to_owned(), language.to_owned())]),
+            volatile: volatile.into_iter().collect(),
+            ..Plan::default()
+        };
+        found_with(vec![], move |observed| {
+            observed.statements = Some(StatementAnalysis {
+                statements: vec![StatementTime {
+                    sightings: 90,
+                    share: 0.9,
+                    cpu_share: 0.9,
+                    running: 1.0,
+                    plan: Some(plan),
+                    ..StatementTime::default()
+                }],
+                ..StatementAnalysis::default()
+            });
+        })
+    }
+
+    fn node(kind: &str, rows: f64, conditions: &[(&str, &str)], nodes: Vec<Node>) -> Node {
+        Node {
+            kind: kind.into(),
+            rows,
+            conditions: conditions
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+                .collect(),
+            nodes,
+            ..Node::default()
+        }
+    }
+
+    #[test]
+    fn what_an_aggregate_calls_it_calls_for_each_row_that_goes_in() {
+        let scan = node("Bitmap Heap Scan", 3000.0, &[], vec![]);
+        let sums = node(
+            "Aggregate",
+            5.0,
+            &[("Output", "c, sum(f(amount))")],
+            vec![scan],
+        );
+        let findings = found(sums.clone(), "plpgsql", false);
+        let called = one(&findings, "function-per-row");
+        assert!(called.saw.contains("about 3000 rows"), "{}", called.saw);
+        assert!(
+            called.remedy[0].text.contains("a join with the table"),
+            "{:#?}",
+            called.remedy
+        );
+        // One in SQL that stands in a plan was not inlined.
+        one(&found(sums, "sql", false), "function-per-row");
+    }
+
+    #[test]
+    fn a_limit_stops_what_is_below_it_unless_that_needs_all_rows() {
+        let scan = node("Index Scan", 3000.0, &[("Output", "f(a)")], vec![]);
+        let limited = |below: Node| node("Limit", 10.0, &[("Output", "(f(a))")], vec![below]);
+        let has = |root: Node| {
+            found(root, "plpgsql", false)
+                .iter()
+                .any(|f| f.id == "function-per-row")
+        };
+        assert!(!has(limited(scan.clone())));
+        assert!(has(limited(node("Sort", 3000.0, &[], vec![scan.clone()]))));
+        assert!(has(scan));
+    }
+
+    #[test]
+    fn a_volatile_function_is_told_of_stable() {
+        let scan = node("Index Scan", 3000.0, &[("Filter", "(t.a = f($1))")], vec![]);
+        let findings = found(scan, "plpgsql", true);
+        let step = &one(&findings, "function-per-row").remedy[0].text;
+        assert!(
+            step.starts_with("ALTER FUNCTION public.f(numeric) STABLE;"),
+            "{step}"
+        );
+    }
+}

@@ -1,0 +1,11 @@
+//! What detectors find together in whole runs, made up by laws that are known.
+
+mod budget;
+mod causes;
+mod gains;
+pub(super) mod made;
+mod placement;
+mod samples;
+mod scaling;
+mod shapes;
+mod statements;
