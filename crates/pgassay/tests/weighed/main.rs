@@ -9,4 +9,5 @@ mod pg_support;
 mod plan_causes;
 mod plan_shapes;
 mod recorded;
+mod servers;
 mod statements;

@@ -118,10 +118,10 @@ pub(crate) fn validate(seen: &Value) {
 }
 
 /// A directory that is removed in the end.
-struct Temporary(PathBuf);
+pub(crate) struct Temporary(pub(crate) PathBuf);
 
 impl Temporary {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let name = format!("pgassay-recorded-{}-{name}", std::process::id());
         let dir = std::env::temp_dir().join(name);
         fs::create_dir_all(&dir).unwrap();
