@@ -15,7 +15,7 @@ fuzz_target!(|data: &[u8]| {
     let Some((format, log)) = data.split_first() else { return };
     let format = match format % 3 {
         0 => Format::Csv,
-        1 => Format::Json,
+        1 => Format::Json(Prefix::read(DEBIAN).ok()),
         _ => Format::Stderr(Prefix::read(DEBIAN).unwrap()),
     };
     let mut reader = Reader::new(&format);

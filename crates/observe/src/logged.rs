@@ -128,7 +128,7 @@ fn place(session: &mut Session, postmaster: u32) -> Result<(PathBuf, Format), St
         let data = ask("SELECT pg_catalog.current_setting('data_directory')").ok()??;
         Some(Path::new(&data).join(file))
     };
-    let all = [("csvlog", Format::Csv), ("jsonlog", Format::Json)];
+    let all = [("csvlog", Format::Csv), ("jsonlog", Format::Json(None))];
     for (name, format) in all.into_iter().filter(|_| collects) {
         if let Some(file) = file(name) {
             return Ok((file, format));
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(longest.plan.root["Node Type"], "Index Scan");
 
         let json = r#"{"timestamp":"2026-11-20 10:00:00.000 UTC","pid":7,"dbname":"d","session_id":"a.b","error_severity":"LOG","message":"duration: 1.000 ms  plan:\n{\n  \"Query Text\": \"SELECT 2\",\n  \"Plan\": {\"Node Type\": \"Result\"}\n}"}"#;
-        let logged = read(&Format::Json, json.as_bytes());
+        let logged = read(&Format::Json(None), json.as_bytes());
         let longest = logged.plans.values().next().unwrap();
         assert_eq!(
             (longest.plan.query.as_str(), longest.database.as_str()),

@@ -15,22 +15,32 @@ const STATEMENT: usize = 70;
 impl Report for Made {
     fn document(&self) -> Document {
         let scripts = counted(self.scripts.len() as u64, "script");
-        let mut headline = vec![format!(
-            "{} has {scripts}: {} of {}.",
-            self.file,
-            percent(self.share()),
-            counted(self.statements, "statement"),
-        )];
+        let covered = match self.time_covered {
+            Some(share) => format!(
+                "{} of the time of all statements, {} of {}",
+                percent(share),
+                self.covered,
+                counted(self.statements, "statement")
+            ),
+            None => format!(
+                "{} of {}",
+                percent(self.share()),
+                counted(self.statements, "statement")
+            ),
+        };
+        let mut headline = vec![format!("{} has {scripts}: {covered}.", self.file)];
         if !self.left_out.is_empty() {
-            let why = |one: &LeftOut| format!("{} ({})", one.why, one.statements);
+            let why = |one: &LeftOut| match one.time_share {
+                Some(share) => format!(
+                    "{} ({}, {} of the time)",
+                    one.why,
+                    one.statements,
+                    percent(share)
+                ),
+                None => format!("{} ({})", one.why, one.statements),
+            };
             let whys: Vec<String> = self.left_out.iter().take(3).map(why).collect();
             headline.push(format!("Not in it: {}.", whys.join("; ")));
-        }
-        if let Some(share) = self.time_covered {
-            headline.push(format!(
-                "They are {} of the server's time in statements.",
-                percent(share)
-            ));
         }
         let mut facts = vec![
             Fact::new("made of", &self.source),
@@ -184,12 +194,14 @@ fn left_out_table(made: &Made) -> Table {
     let columns = vec![
         Column::prose("why"),
         Column::figures("statements", "", 0),
+        Column::figures("time", "%", 0),
         Column::words("for example", 1),
     ];
     let rows = made.left_out.iter().map(|one| {
         vec![
             Cell::plain(&one.why),
             Cell::plain(one.statements.to_string()),
+            Cell::plain_or_missing(one.time_share.map(|share| format!("{:.1}", 100.0 * share))),
             Cell::plain_or_missing(one.example.as_deref().map(|text| cut(text, STATEMENT))),
         ]
     });

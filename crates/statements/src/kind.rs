@@ -17,6 +17,18 @@ pub fn is_work(text: &str) -> bool {
     matches!(kind(text), Kind::Work)
 }
 
+/// Whether a statement moves a cursor: it has no parameters.
+pub(crate) fn is_of_cursor(text: &str) -> bool {
+    let first = text[sql::before_token(text)..]
+        .split(|c: char| !c.is_alphanumeric())
+        .next();
+    first.is_some_and(|word| {
+        ["fetch", "move", "close"]
+            .iter()
+            .any(|of| word.eq_ignore_ascii_case(of))
+    })
+}
+
 /// What a statement is to a transaction.
 pub(crate) enum Kind {
     Begin,
@@ -73,6 +85,13 @@ fn kind(text: &str) -> Kind {
         }
         "select" | "insert" | "update" | "delete" | "merge" | "with" | "values" | "table"
         | "call" | "savepoint" | "release" | "lock" | "notify" | "do" => Kind::Work,
+        "declare" => Kind::Work,
+        // The server numbers those that functions return: the next one has another name.
+        "fetch" | "move" | "close" if text.contains("<unnamed portal") => {
+            Kind::Unfit("a cursor that a function returned".to_owned())
+        }
+        "fetch" | "move" | "close" => Kind::Work,
+        "copy" => Kind::Unfit("COPY, whose rows are not in the log".to_owned()),
         "" => Kind::Setting,
         other => utility(&other.to_ascii_uppercase()),
     }

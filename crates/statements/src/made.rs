@@ -71,6 +71,9 @@ pub struct LeftOut {
     pub why: String,
     /// How many statements.
     pub statements: u64,
+    /// Their share of the server's time, 0 to 1, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_share: Option<f64>,
     /// An example, where one can be shown.
     pub example: Option<String>,
 }
@@ -99,12 +102,16 @@ impl Made {
     }
 
     /// Notes what is left out.
-    pub fn leave_out(&mut self, why: String, statements: u64) {
+    pub fn leave_out(&mut self, why: String, statements: u64, time_share: Option<f64>) {
         match self.left_out.iter_mut().find(|one| one.why == why) {
-            Some(there) => there.statements += statements,
+            Some(there) => {
+                there.statements += statements;
+                there.time_share = there.time_share.zip(time_share).map(|(a, b)| a + b);
+            }
             None => self.left_out.push(LeftOut {
                 why,
                 statements,
+                time_share,
                 example: None,
             }),
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use pgassay_text::own::{OBSERVER, TAG};
 
-use crate::kind::{Kind, kind_of};
+use crate::kind::{Kind, is_of_cursor, kind_of};
 pub use crate::kind::{is_frame, is_work};
 use crate::log::Record;
 use crate::log::message::{Said, Statement, said};
@@ -66,7 +66,9 @@ pub struct Sessions {
     /// Sessions that were seen.
     pub seen: u64,
     /// Statements that are in no transaction of the mix, by why.
-    pub left_out: BTreeMap<String, u64>,
+    pub left_out: BTreeMap<String, Unused>,
+    /// The durations of all statements, in microseconds.
+    pub time_us: u64,
     /// Statements that were read.
     pub statements: u64,
     /// Durations in a language that is not understood.
@@ -113,6 +115,7 @@ impl Sessions {
             one_by_one: false,
             seen: 0,
             left_out: BTreeMap::new(),
+            time_us: 0,
             statements: 0,
             not_understood: 0,
             span: None,
@@ -173,7 +176,13 @@ impl Sessions {
                 session.pending = None;
                 self.ended(record, statement, micros);
             }
+            Said::Continued(micros) => {
+                self.time_us += micros;
+                session.took_us += micros;
+                session.waited(record.at_us.saturating_sub(micros as i64), record.at_us);
+            }
             Said::Prepared(micros) => {
+                self.time_us += micros;
                 session.took_us += micros;
                 session.preparing_us += micros;
             }
@@ -182,12 +191,13 @@ impl Sessions {
             Said::Failed => {
                 let failed = session.pending.take();
                 let work = failed.is_some_and(|statement| !is_frame(&statement.text));
-                self.statements += u64::from(work);
                 session.spoil("its transaction failed");
+                let explicit = session.explicit;
                 if work {
-                    *self.left_out.entry("it failed".to_owned()).or_default() += 1;
+                    self.statements += 1;
+                    self.unused("it failed", 1, 0);
                 }
-                if !session.explicit {
+                if !explicit {
                     self.over(record, false);
                 }
             }
@@ -238,7 +248,14 @@ impl Sessions {
         }
     }
 
+    fn unused(&mut self, why: &str, statements: u64, took_us: u64) {
+        let there = self.left_out.entry(why.to_owned()).or_default();
+        there.statements += statements;
+        there.took_us += took_us;
+    }
+
     fn ended(&mut self, record: &Record, statement: Statement, micros: u64) {
+        self.time_us += micros;
         self.statements += u64::from(!is_frame(&statement.text));
         let began = record.at_us.saturating_sub(micros as i64);
         let span = self.span.get_or_insert((began, record.at_us));
@@ -282,25 +299,33 @@ impl Sessions {
             Kind::Setting => {}
             Kind::Unfit(why) => {
                 session.spoil(&why);
-                *self.left_out.entry(why).or_default() += 1;
+                // Its time is not its transaction's, which has a reason of its own.
+                session.took_us = session.took_us.saturating_sub(micros);
                 if !session.explicit {
                     session.steps.clear();
                     session.pauses_us.clear();
                     session.forget();
                 }
+                self.unused(&why, 1, micros);
             }
             Kind::Work => {
+                let mut unfit = None;
                 match step(&statement) {
                     Ok(step) => session.push(step),
                     Err(why) => {
-                        *self.left_out.entry(why.to_owned()).or_default() += 1;
                         session.spoil(why);
+                        session.took_us = session.took_us.saturating_sub(micros);
+                        unfit = Some(why);
                     }
                 }
                 if session.steps.len() > MOST_STEPS {
                     session.spoil("more than 200 statements in its transaction");
                 }
-                if !session.explicit {
+                let explicit = session.explicit;
+                if let Some(why) = unfit {
+                    self.unused(why, 1, micros);
+                }
+                if !explicit {
                     self.over(record, true);
                 }
             }
@@ -321,6 +346,7 @@ impl Sessions {
                 let values = taken.steps.iter().flat_map(|step| step.values.iter());
                 values.cloned().collect()
             });
+            let took_us = taken.took_us;
             let added = self.mix.add(Transaction {
                 steps: taken.steps,
                 took_us: taken.took_us,
@@ -337,10 +363,7 @@ impl Sessions {
                 });
             }
             if added.is_none() {
-                *self
-                    .left_out
-                    .entry("more than 20,000 kinds of transactions".to_owned())
-                    .or_default() += work;
+                self.unused("more than 20,000 kinds of transactions", work, took_us);
             }
         } else {
             self.leave_out(&mut taken);
@@ -350,7 +373,7 @@ impl Sessions {
     fn leave_out(&mut self, session: &mut Session) {
         let work = session.steps.iter().filter(|step| step.is_work()).count() as u64;
         if let (Some(why), 1..) = (session.spoilt.take(), work) {
-            *self.left_out.entry(why).or_default() += work;
+            self.unused(&why, work, session.took_us);
         }
     }
 }
@@ -384,7 +407,19 @@ impl Session {
     }
 }
 
+/// Statements that are in no transaction of the mix.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Unused {
+    /// How many.
+    pub statements: u64,
+    /// How long they took, in microseconds.
+    pub took_us: u64,
+}
+
 fn step(statement: &Statement) -> Result<Step, &'static str> {
+    if is_of_cursor(&statement.text) {
+        return Ok(Step::plain(one_line(&statement.text)));
+    }
     let made = if statement.prepared {
         let template = Template::of_parameters(&statement.text, statement.parameters.len());
         template.map(|template| {
@@ -514,9 +549,9 @@ mod tests {
         ]);
         assert_eq!(sessions.mix.entries().len(), 1, "the last");
         assert_eq!(sessions.executed.len(), 1);
-        assert_eq!(sessions.left_out["a zero byte in its text"], 2);
+        assert_eq!(sessions.left_out["a zero byte in its text"].statements, 2);
         let language = "a part of its transaction is logged in another language";
-        assert_eq!(sessions.left_out[language], 1);
+        assert_eq!(sessions.left_out[language].statements, 1);
         assert_eq!(sessions.not_understood, 1);
     }
 
@@ -541,7 +576,7 @@ mod tests {
             panic!("{:?}", sessions.mix.entries());
         };
         assert_eq!(only.count, 2);
-        assert_eq!(sessions.left_out["its transaction failed"], 1);
+        assert_eq!(sessions.left_out["its transaction failed"].statements, 1);
         let sessions_of: Vec<u64> = sessions.executed.iter().map(|one| one.session).collect();
         assert_eq!(sessions_of, [1, 2], "the second has its own number");
     }

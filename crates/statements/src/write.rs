@@ -150,7 +150,11 @@ pub fn write(drafts: &[Draft], about: &About, made: &mut Made) -> String {
     if rare > 0 {
         let why =
             format!("kinds of transactions that are rarer than the {MOST_SCRIPTS} most frequent");
-        made.leave_out(why, rare);
+        let all: f64 = drafts.iter().filter_map(|draft| draft.time_share).sum();
+        let kept: f64 = order.iter().filter_map(|draft| draft.time_share).sum();
+        let covered = made.time_covered.filter(|_| all > 0.0);
+        made.leave_out(why, rare, covered.map(|share| share * (1.0 - kept / all)));
+        made.time_covered = covered.map(|share| share * kept / all);
     }
     // Weights are 32 bits each in pgbench.
     let most = order.first().map_or(1, |draft| draft.count);

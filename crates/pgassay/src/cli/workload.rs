@@ -70,16 +70,17 @@ The log needs each statement with its duration, and its messages in English:
   ALTER SYSTEM SET log_min_duration_statement = 0;   -- or log_statement = 'all' with log_duration = on
   ALTER SYSTEM SET lc_messages = 'C';
   SELECT pg_reload_conf();
-csvlog, jsonlog (15 and later) and stderr are read, of any size. For transactions that are whole,
+csvlog, jsonlog (15 and later), stderr, syslog, journald, and the JSON of CloudNativePG, Google Cloud and Azure are
+read, of any size, compressed by gzip or zstd or not. For transactions that are whole,
 log for some minutes at least, and name rotated files in their order.")]
 pub struct FromLogArgs {
     /// The log's files, the oldest first; - is standard input
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// How the log is written [default: by its first line]
+    /// How the log is written [default: by its first lines]
     #[arg(long = "log-format", value_enum, value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
-    /// log_line_prefix of a log to stderr [default: Debian's '%m [%p] %q%u@%d ', then '%m [%p] ']
+    /// log_line_prefix of a log to stderr or syslog [default: by its first lines]
     #[arg(long, value_name = "PREFIX")]
     pub prefix: Option<String>,
     /// Statements of this database only

@@ -70,7 +70,7 @@ fn damaged_logs_are_read_or_passed_over() {
         ),
         (Format::Csv, first_lines(&seed("log/csv")[1..], 2)),
         (
-            Format::Json,
+            Format::Json(None),
             format!(
                 "{{\"timestamp\":\"2026-11-23 09:22:06.912 UTC\",\"user\":\"a\",\"session_id\":\"6b.2a\",\
                  \"error_severity\":\"LOG\",\"message\":\"{}\",\"detail\":\"parameters: $1 = '1'\"}}",

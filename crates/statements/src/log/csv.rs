@@ -1,5 +1,6 @@
 //! csvlog: comma-separated, a record over several lines where a field has line breaks.
 
+use super::message::duration_within;
 use super::{Counts, LONGEST, Record, clock};
 
 /// The fields that are used, by their place (manual, "Using CSV-Format Log Output"); later releases
@@ -57,6 +58,7 @@ impl Lines {
             None => {
                 counts.foreign += 1;
                 counts.cut += u64::from(begins_record(&self.part));
+                counts.unread_us += duration_within(&String::from_utf8_lossy(&self.part));
             }
         }
     }

@@ -1,19 +1,24 @@
-//! jsonlog: an object a line (PostgreSQL 15 and later).
+//! Logs of JSON: the server's own jsonlog, csvlog's fields as CloudNativePG writes them, and what collectors make of a
+//! log to stderr, whose lines stand in a field.
 
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
-use super::{Counts, Record, clock};
+use super::message::duration_within;
+use super::prefix::Prefix;
+use super::{Counts, LONGEST, Record, clock, stderr};
 
+/// A record by jsonlog's names or csvlog's.
 #[derive(Deserialize)]
-struct Line {
+struct Entry {
+    #[serde(alias = "log_time")]
     timestamp: String,
-    #[serde(default)]
+    #[serde(default, alias = "user_name")]
     user: String,
-    #[serde(default)]
+    #[serde(default, alias = "database_name")]
     dbname: String,
     #[serde(default)]
     session_id: String,
-    #[serde(default)]
     error_severity: String,
     #[serde(default)]
     message: String,
@@ -23,31 +28,177 @@ struct Line {
     application_name: String,
 }
 
-pub(super) fn line(line: &[u8], counts: &mut Counts, found: &mut dyn FnMut(Record)) {
-    let text = String::from_utf8_lossy(line);
-    let read: Result<Line, _> = serde_json::from_str(&text);
-    let cut = matches!(&read, Err(error) if error.is_eof() && text.starts_with('{'));
-    let record = read.ok().and_then(|line| {
-        Some(Record {
-            at_us: clock::micros(&line.timestamp)?,
-            session: line.session_id,
-            user: line.user,
-            database: line.dbname,
-            application: line.application_name,
-            severity: line.error_severity,
-            message: line.message,
-            detail: line.detail,
-            ..Record::default()
-        })
-    });
-    match record {
-        Some(record) => {
-            counts.records += 1;
-            found(record);
-        }
-        None => {
-            counts.foreign += u64::from(!text.trim().is_empty());
-            counts.cut += u64::from(cut);
+/// Objects that hold the entry: CloudNativePG, Google Cloud, Azure.
+const WITHIN: &[&str] = &["record", "jsonPayload", "properties"];
+/// Fields with a line as the server wrote it: Google Cloud, journald, Docker and Kubernetes, Azure, others.
+const LINES: &[&str] = &["textPayload", "MESSAGE", "log", "message", "msg"];
+
+/// Objects of a file, whatever its line breaks.
+pub(super) struct Objects {
+    /// Of the lines within fields.
+    lines: Option<stderr::Lines>,
+    /// An object that is not over.
+    part: String,
+    depth: u32,
+    in_text: bool,
+    escaped: bool,
+}
+
+impl Objects {
+    pub fn new(prefix: Option<&Prefix>) -> Self {
+        Self {
+            lines: prefix.map(|prefix| stderr::Lines::new(prefix.clone())),
+            part: String::new(),
+            depth: 0,
+            in_text: false,
+            escaped: false,
         }
     }
+
+    pub fn line(&mut self, line: &[u8], counts: &mut Counts, found: &mut dyn FnMut(Record)) {
+        if let Some(object) = self.whole(&String::from_utf8_lossy(line), counts) {
+            self.object(&object, counts, found);
+        }
+    }
+
+    /// The object that is over with this line.
+    fn whole(&mut self, text: &str, counts: &mut Counts) -> Option<String> {
+        // A record a line: one that is cut ends with its line.
+        if self.depth > 0 && text.starts_with("{\"") {
+            self.forget(counts);
+        }
+        let mut text = text;
+        if self.depth == 0 {
+            // Between the objects of an array.
+            text = text.trim_start_matches([' ', '\t', '\r', ',', '[', ']', '\u{feff}']);
+            if !text.starts_with('{') {
+                counts.foreign += u64::from(!text.is_empty());
+                return None;
+            }
+        }
+        let whole = self.scan(text);
+        self.part += text;
+        self.part.push('\n');
+        if whole {
+            let part = std::mem::take(&mut self.part);
+            return Some(
+                part.trim_end_matches([' ', '\t', '\r', '\n', ',', ']'])
+                    .to_owned(),
+            );
+        }
+        if self.part.len() > LONGEST {
+            counts.too_long += 1;
+            self.reset();
+        }
+        None
+    }
+
+    /// Whether the object is over at the end of a line.
+    fn scan(&mut self, text: &str) -> bool {
+        for b in text.bytes() {
+            match b {
+                _ if std::mem::take(&mut self.escaped) => {}
+                b'\\' => self.escaped = self.in_text,
+                b'"' => self.in_text = !self.in_text,
+                b'{' if !self.in_text => self.depth += 1,
+                b'}' if !self.in_text => self.depth = self.depth.saturating_sub(1),
+                _ => {}
+            }
+        }
+        self.depth == 0 && !self.in_text
+    }
+
+    fn object(&mut self, text: &str, counts: &mut Counts, found: &mut dyn FnMut(Record)) {
+        let Ok(Value::Object(object)) = serde_json::from_str(text) else {
+            counts.foreign += 1;
+            counts.cut += 1;
+            counts.unread_us += duration_within(text);
+            return;
+        };
+        match (holds(object), &mut self.lines) {
+            (Holds::Entry(record), _) => {
+                counts.records += 1;
+                found(*record);
+            }
+            (Holds::Lines(text), Some(lines)) => {
+                for line in text.trim_end_matches('\n').split('\n') {
+                    lines.line(line.as_bytes(), counts, found);
+                }
+            }
+            _ => counts.foreign += 1,
+        }
+    }
+
+    /// Gives up an object that is not whole.
+    pub fn forget(&mut self, counts: &mut Counts) {
+        counts.foreign += u64::from(self.depth > 0);
+        counts.cut += u64::from(self.depth > 0);
+        self.reset();
+    }
+
+    fn reset(&mut self) {
+        self.part.clear();
+        (self.depth, self.in_text, self.escaped) = (0, false, false);
+    }
+
+    pub fn end(&mut self, counts: &mut Counts, found: &mut dyn FnMut(Record)) {
+        self.forget(counts);
+        if let Some(lines) = &mut self.lines {
+            lines.end(counts, found);
+        }
+    }
+}
+
+/// What an object holds.
+enum Holds {
+    Entry(Box<Record>),
+    Lines(String),
+    Nothing,
+}
+
+fn holds(mut object: Map<String, Value>) -> Holds {
+    if object.contains_key("error_severity") {
+        let entry = serde_json::from_value::<Entry>(Value::Object(object)).ok();
+        let record = entry.and_then(record);
+        return record.map_or(Holds::Nothing, |record| Holds::Entry(Box::new(record)));
+    }
+    for name in WITHIN {
+        if let Some(Value::Object(inner)) = object.remove(*name) {
+            return holds(inner);
+        }
+    }
+    for name in LINES {
+        if let Some(Value::String(text)) = object.remove(*name) {
+            return Holds::Lines(text);
+        }
+    }
+    Holds::Nothing
+}
+
+fn record(entry: Entry) -> Option<Record> {
+    Some(Record {
+        at_us: clock::micros(&entry.timestamp)?,
+        session: entry.session_id,
+        user: entry.user,
+        database: entry.dbname,
+        application: entry.application_name,
+        severity: entry.error_severity,
+        message: entry.message,
+        detail: entry.detail,
+        ..Record::default()
+    })
+}
+
+/// The server's lines within the fields of the first objects of a file.
+pub(super) fn lines_within(begin: &str) -> Vec<String> {
+    let mut objects = Objects::new(None);
+    let mut found = Vec::new();
+    for line in begin.lines() {
+        let whole = objects.whole(line, &mut Counts::default());
+        let object = whole.and_then(|text| serde_json::from_str(&text).ok());
+        if let Some(Holds::Lines(text)) = object.map(holds) {
+            found.extend(text.split('\n').map(str::to_owned));
+        }
+    }
+    found
 }

@@ -28,6 +28,8 @@ pub enum Said {
     Ended(Statement, u64),
     /// What began ended (`log_duration`).
     Took(u64),
+    /// An execution went on after its client had fetched some of its rows, and took so much longer.
+    Continued(u64),
     /// Parse or Bind of a statement took so long.
     Prepared(u64),
     /// The plan of a statement that ended after so many microseconds (`auto_explain`); none in a format
@@ -41,6 +43,9 @@ pub enum Said {
     NotUnderstood,
 }
 
+/// What begins a further Execute message of a portal.
+const FETCH: &str = "execute fetch from ";
+
 /// What a record says of statements; none where it is about something else.
 pub fn said(record: &Record) -> Option<Said> {
     match record.severity.as_str() {
@@ -50,7 +55,8 @@ pub fn said(record: &Record) -> Option<Said> {
         "FEHLER" | "ERREUR" | "ERRORE" | "ОШИБКА" | "エラー" | "错误" => {
             return Some(Said::NotUnderstood);
         }
-        _ => return None,
+        // LOG in another language.
+        _ => return is_duration(&record.message).then_some(Said::NotUnderstood),
     }
     let message = record.message.as_str();
     if let Some(rest) = message.strip_prefix("duration: ") {
@@ -67,6 +73,9 @@ pub fn said(record: &Record) -> Option<Said> {
         if rest.starts_with("parse ") || rest.starts_with("bind ") {
             return Some(Said::Prepared(micros));
         }
+        if rest.starts_with(FETCH) {
+            return Some(Said::Continued(micros));
+        }
         if rest.starts_with("plan:") {
             // A plan's text comes before its tree, so that one at the end of a file has it. The tree is told by
             // its indentation.
@@ -81,6 +90,9 @@ pub fn said(record: &Record) -> Option<Said> {
     if message.starts_with("disconnection: ") {
         return Some(Said::Left);
     }
+    if message.starts_with(FETCH) {
+        return Some(Said::Continued(0));
+    }
     match statement(message, record) {
         Some(statement) => Some(Said::Began(statement)),
         // `Dauer: 0.035 ms`, `durée : 0.035 ms`
@@ -88,8 +100,16 @@ pub fn said(record: &Record) -> Option<Said> {
     }
 }
 
+/// The duration that a line mentions which can't be read otherwise, in microseconds.
+pub(super) fn duration_within(line: &str) -> u64 {
+    let found = line
+        .split_once("duration: ")
+        .and_then(|(_, rest)| rest.split_once(" ms"));
+    found.and_then(|(number, _)| millis(number)).unwrap_or(0)
+}
+
 /// Whether a message is a duration in any language.
-fn is_duration(message: &str) -> bool {
+pub(super) fn is_duration(message: &str) -> bool {
     let number = message
         .split_once(": ")
         .and_then(|(_, rest)| rest.split_once(" ms"));
@@ -122,7 +142,6 @@ fn statement(text: &str, record: &Record) -> Option<Statement> {
         });
     }
     let rest = text.strip_prefix("execute ")?;
-    let rest = rest.strip_prefix("fetch from ").unwrap_or(rest);
     let (_, text) = rest.split_once(": ")?;
     let parameters = parameters(&record.detail);
     let of_parameters = match &parameters {

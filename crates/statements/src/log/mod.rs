@@ -12,6 +12,7 @@ pub mod message;
 pub mod plan;
 pub mod prefix;
 mod stderr;
+mod transport;
 
 use doubt::Doubt;
 use prefix::Prefix;
@@ -57,6 +58,8 @@ pub struct Counts {
     pub cut: u64,
     /// Records that were too long.
     pub too_long: u64,
+    /// Durations in what was not read, in microseconds.
+    pub unread_us: u64,
 }
 
 /// How a log is written.
@@ -64,8 +67,8 @@ pub struct Counts {
 pub enum Format {
     /// `log_destination = csvlog`
     Csv,
-    /// `log_destination = jsonlog`
-    Json,
+    /// Objects: `log_destination = jsonlog`, or a collector's; with the prefix of lines within them
+    Json(Option<Prefix>),
     /// `log_destination = stderr`, with its prefix
     Stderr(Prefix),
 }
@@ -79,7 +82,7 @@ pub struct Reader {
 
 enum Lines {
     Csv(Box<csv::Lines>),
-    Json,
+    Json(Box<json::Objects>),
     Stderr(Box<stderr::Lines>),
 }
 
@@ -88,7 +91,7 @@ impl Reader {
     pub fn new(format: &Format) -> Self {
         let lines = match format {
             Format::Csv => Lines::Csv(Box::default()),
-            Format::Json => Lines::Json,
+            Format::Json(prefix) => Lines::Json(Box::new(json::Objects::new(prefix.as_ref()))),
             Format::Stderr(prefix) => Lines::Stderr(Box::new(stderr::Lines::new(prefix.clone()))),
         };
         Self {
@@ -102,7 +105,7 @@ impl Reader {
         let counts = &mut self.counts;
         match &mut self.lines {
             Lines::Csv(lines) => lines.line(line, counts, found),
-            Lines::Json => json::line(line, counts, found),
+            Lines::Json(objects) => objects.line(line, counts, found),
             Lines::Stderr(lines) => lines.line(line, counts, found),
         }
     }
@@ -112,7 +115,7 @@ impl Reader {
         self.counts.too_long += 1;
         match &mut self.lines {
             Lines::Csv(lines) => lines.forget(&mut self.counts),
-            Lines::Json => {}
+            Lines::Json(objects) => objects.forget(&mut self.counts),
             // It may be a line of the statement before it.
             Lines::Stderr(lines) => lines.doubt(Doubt::LongLine),
         }
@@ -122,30 +125,59 @@ impl Reader {
     pub fn end(&mut self, found: &mut dyn FnMut(Record)) {
         match &mut self.lines {
             Lines::Csv(lines) => lines.forget(&mut self.counts),
-            Lines::Json => {}
+            Lines::Json(objects) => objects.end(&mut self.counts, found),
             Lines::Stderr(lines) => lines.end(&mut self.counts, found),
         }
     }
 }
 
-/// The format of a file by its name and its first lines; none where they are of stderr, whose prefix has to
-/// be known.
-pub fn format_of(name: &str, begin: &[u8]) -> Option<Format> {
-    if begin.starts_with(b"{") {
-        return Some(Format::Json);
+/// The format of a file by its name and its first lines, and of a log to stderr by its prefix where that is known.
+///
+/// # Errors
+/// Where the lines begin with no prefix that is known or can be guessed.
+pub fn format_of(name: &str, begin: &[u8], prefix: Option<Prefix>) -> Result<Format, Unknown> {
+    let begin = String::from_utf8_lossy(begin);
+    let bare = begin.trim_start_matches(['\u{feff}', ' ', '\r', '\n', '[']);
+    if bare.starts_with('{') {
+        let detect = || {
+            let lines = json::lines_within(&begin);
+            Prefix::detect(lines.iter().map(String::as_str))
+        };
+        return Ok(Format::Json(prefix.or_else(detect)));
     }
-    let first = begin.split(|b| *b == b'\n').next().unwrap_or_default();
-    let first = String::from_utf8_lossy(first);
-    let fields: Vec<&str> = first.split(',').collect();
-    let timed = fields
+    if let Some(prefix) = prefix {
+        return Ok(Format::Stderr(prefix));
+    }
+    let first: Vec<&str> = begin
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .split(',')
+        .collect();
+    let timed = first
         .first()
         .is_some_and(|field| clock::micros(field).is_some());
-    if timed && (name.ends_with(".csv") || fields.len() > 10) {
-        return Some(Format::Csv);
+    if timed && (name.ends_with(".csv") || first.len() > 10) {
+        return Ok(Format::Csv);
     }
-    None
+    // The last line may be cut.
+    let lines = begin.lines().take(1000);
+    Prefix::detect(lines).map(Format::Stderr).ok_or(Unknown)
 }
 
+/// Whether syslog or journald wrote a file, by its first lines.
+pub fn is_syslog(begin: &[u8]) -> bool {
+    let begin = String::from_utf8_lossy(begin);
+    begin.lines().take(20).any(transport::is_syslog)
+}
+
+/// No log of PostgreSQL by its first lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unknown;
+
+#[cfg(test)]
+#[path = "tests/collectors.rs"]
+mod collectors;
 #[cfg(test)]
 #[path = "tests/truncated.rs"]
 mod truncated;
@@ -222,7 +254,7 @@ mod tests {
             "{record}\n{{\"level\":\"info\"}}\nhello\n\n{}\n{record}",
             &record[..40]
         );
-        let mut reader = Reader::new(&Format::Json);
+        let mut reader = Reader::new(&Format::Json(None));
         assert_eq!(messages(&mut reader, text.as_bytes()), ["m", "m"]);
         assert_eq!((reader.counts.records, reader.counts.foreign), (2, 3));
         let text = format!(

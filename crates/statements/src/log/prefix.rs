@@ -1,44 +1,62 @@
-//! `log_line_prefix`: what stands before each message of a log to stderr.
+//! `log_line_prefix`: what the server writes before each message of a log to stderr.
+//!
+//! A prefix becomes a pattern that ends at the severity, so a field may hold what its neighbours hold: blanks in an
+//! application's name, or colons between all fields, as in RDS's `%t:%r:%u@%d:[%p]:`.
+
+use std::borrow::Cow;
+
+use regex::{Captures, Regex};
 
 use super::clock;
+use super::stderr::SEVERITIES;
+use super::transport::{self, Inner};
 
 /// Debian's and Ubuntu's prefix.
 pub const DEBIAN: &str = "%m [%p] %q%u@%d ";
 /// PostgreSQL's own since 10.
 pub const OWN: &str = "%m [%p] ";
 
-/// What stands in one place of the prefix.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
-    /// A character that is always there.
-    Text(char),
-    /// `%m`, `%t` or `%n`.
-    Time,
-    /// `%p`, or `%c` before it counts for more.
-    Pid,
-    /// `%c`
-    Session,
-    /// `%u`
-    User,
-    /// `%d`
-    Database,
-    /// `%a`
-    Application,
-    /// Anything else.
-    Other,
-    /// `%q`: processes that are no sessions stop here.
-    Stop,
-}
+/// Prefixes that packages and providers set, the more informative first.
+const KNOWN: &[&str] = &[
+    DEBIAN,
+    OWN,
+    // Amazon RDS and Aurora
+    "%t:%r:%u@%d:[%p]:",
+    "%m:%r:%u@%d:[%p]:%l:%e:%s:%v:%x:%c:%q%a:",
+    // Azure
+    "%t-%c-",
+    // Google Cloud SQL
+    "%m [%p]: [%l-1] db=%d,user=%u ",
+    // pgBadger's manual
+    "%t [%p]: [%l-1] user=%u,db=%d,app=%a,client=%h ",
+    "%t [%p]: user=%u,db=%d,app=%a,client=%h ",
+    "%m [%p] %q%u@%d %a ",
+];
+
+/// A time stamp with the name or the offset of its zone.
+const STAMP: &str = r"[0-9]{4}-[0-9][0-9]-[0-9][0-9][ T][0-9][0-9]:[0-9][0-9]:[0-9][0-9](?:\.[0-9]+)?(?: (?:[A-Z]{2,6}|[+-][0-9][0-9](?::?[0-9][0-9])?)|[+-][0-9][0-9](?::?[0-9][0-9])?|Z)?";
 
 /// A prefix, read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Prefix {
-    pieces: Vec<Piece>,
+    text: String,
+    /// Its time and process are syslog's.
+    of_syslog: bool,
+    /// Ends at a severity.
+    pattern: Regex,
+    /// Ends anywhere: for entries whose severity is in another language or lost.
+    loose: Regex,
 }
 
-/// What a line's prefix said.
+impl PartialEq for Prefix {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+/// What a line's prefix says.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Said<'a> {
+pub(super) struct Fields<'a> {
     pub at_us: i64,
     pub session: &'a str,
     pub user: &'a str,
@@ -52,142 +70,248 @@ impl Prefix {
     /// Reads a value of `log_line_prefix`.
     ///
     /// # Errors
-    /// Where it has neither a time nor what tells sessions apart.
+    /// Where it has no time, or nothing that tells sessions apart.
     pub fn read(text: &str) -> Result<Self, String> {
-        let mut pieces = Vec::new();
-        let mut chars = text.chars().peekable();
-        while let Some(c) = chars.next() {
-            if c != '%' {
-                pieces.push(Piece::Text(c));
-                continue;
-            }
-            // Padding, such as %-10u.
-            while chars.next_if(|c| c.is_ascii_digit() || *c == '-').is_some() {}
-            pieces.push(match chars.next() {
-                Some('m' | 't' | 'n') => Piece::Time,
-                Some('p') => Piece::Pid,
-                Some('c') => Piece::Session,
-                Some('u') => Piece::User,
-                Some('d') => Piece::Database,
-                Some('a') => Piece::Application,
-                Some('q') => Piece::Stop,
-                Some('%') | None => Piece::Text('%'),
-                Some(_) => Piece::Other,
-            });
-        }
-        let prefix = Self { pieces };
+        let fields = pattern(text);
         let lacks = match (
-            prefix.has(&Piece::Time),
-            prefix.has(&Piece::Pid) || prefix.has(&Piece::Session),
+            fields.contains("<time>"),
+            fields.contains("<p") || fields.contains("<c"),
         ) {
-            (true, true) => return Ok(prefix),
+            (true, true) => {
+                let compile = |end: &str| Regex::new(&format!("^{fields}(?<rest>{end})$"));
+                let severity = format!("(?:{}) ?:.*", SEVERITIES.join("|"));
+                return match (compile(&severity), compile(".*")) {
+                    (Ok(pattern), Ok(loose)) => Ok(Self {
+                        text: text.to_owned(),
+                        of_syslog: false,
+                        pattern,
+                        loose,
+                    }),
+                    // Only where it is too long.
+                    (Err(error), _) | (_, Err(error)) => {
+                        Err(format!("the prefix `{text}` can't be read: {error}"))
+                    }
+                };
+            }
             (false, _) => "no time (%m, %t or %n)",
             (_, false) => "nothing that tells sessions apart (%p or %c)",
         };
         Err(format!("the prefix `{text}` has {lacks}"))
     }
 
-    fn has(&self, piece: &Piece) -> bool {
-        self.pieces.contains(piece)
-    }
-
-    /// Reads the prefix of a line; none where the line does not begin with it.
-    pub(super) fn of<'a>(&self, line: &'a str) -> Option<Said<'a>> {
-        let mut said = Said::default();
-        let mut rest = line;
-        let by_id = self.has(&Piece::Session);
-        for (n, piece) in self.pieces.iter().enumerate() {
-            match piece {
-                Piece::Text(c) => match rest.strip_prefix(*c) {
-                    Some(after) => rest = after,
-                    // A padded field ends with blanks.
-                    None if *c == ' ' => {}
-                    None => return None,
-                },
-                Piece::Stop => {
-                    // The background's lines go on with their severity.
-                    if super::stderr::severity(rest).is_some() {
-                        break;
-                    }
-                }
-                Piece::Time => {
-                    let length = time_length(rest)?;
-                    said.at_us = clock::micros(&rest[..length])?;
-                    rest = &rest[length..];
-                }
-                field => {
-                    let value = self.value(n, rest)?;
-                    rest = &rest[value.len()..];
-                    let value = value.trim();
-                    match field {
-                        Piece::Session => said.session = value,
-                        Piece::Pid if !by_id => {
-                            value.bytes().all(|b| b.is_ascii_digit()).then_some(())?;
-                            said.session = value;
-                        }
-                        Piece::User => said.user = value,
-                        Piece::Database => said.database = value,
-                        Piece::Application => said.application = value,
-                        _ => {}
-                    }
-                }
-            }
-        }
-        said.rest = rest;
-        Some(said)
-    }
-
-    /// The value at a place: up to the text that stands behind it.
-    fn value<'a>(&self, at: usize, rest: &'a str) -> Option<&'a str> {
-        let behind: String = self.pieces[at + 1..]
-            .iter()
-            .skip_while(|piece| matches!(piece, Piece::Stop))
-            .map_while(|piece| match piece {
-                Piece::Text(c) => Some(*c),
-                _ => None,
-            })
-            .collect();
-        let end = match behind.trim_end() {
-            // Nothing but a blank, or nothing: the value has none in it.
-            "" => rest.find([' ', '\t']).unwrap_or(rest.len()),
-            text => rest.find(text)?,
+    /// The prefix of a log by its first lines; `None` if none is found that most entries begin with.
+    pub fn detect<'l>(lines: impl Iterator<Item = &'l str>) -> Option<Self> {
+        let severity = Regex::new(&format!("(?:{}):  ", SEVERITIES.join("|"))).ok()?;
+        let lines: Vec<&str> = lines.filter(|line| severity.is_match(line)).collect();
+        let inner = |headed: bool| -> Vec<Cow<str>> {
+            let lines = lines.iter().map(|line| transport::inner(line, headed));
+            lines
+                .map(|(Inner::Line(text) | Inner::Part(text))| text)
+                .collect()
         };
-        Some(&rest[..end])
+        let entries = inner(false);
+        let fits = |prefix: &Self| {
+            entries
+                .iter()
+                .filter(|line| prefix.pattern.is_match(line))
+                .count()
+        };
+        // A name that would hold a blank is two fields.
+        let plain = |prefix: &Self| {
+            let mut fields = entries.iter().map(|line| prefix.of(line));
+            !entries.is_empty()
+                && fields.all(|of| {
+                    of.is_some_and(|f| !f.user.contains(' ') && !f.database.contains(' '))
+                })
+        };
+        let known = KNOWN.iter().filter_map(|text| Self::read(text).ok());
+        if let Some(of_all) =
+            { known }.find(|prefix| fits(prefix) == entries.len() && plain(prefix))
+        {
+            return Some(of_all);
+        }
+        let texts = entries.iter().take(20).filter_map(|line| guess(line));
+        let guessed = texts.filter_map(|text| Self::read(&text).ok());
+        if let Some(best) = guessed
+            .max_by_key(fits)
+            .filter(|best| 2 * fits(best) > entries.len())
+        {
+            return Some(best);
+        }
+        let bare = Self::read_in_syslog("").ok()?;
+        let headed = inner(true);
+        let of_syslog = headed
+            .iter()
+            .filter(|line| bare.pattern.is_match(line))
+            .count();
+        (2 * of_syslog > headed.len()).then_some(bare)
+    }
+
+    /// Reads a value of `log_line_prefix` that may leave time and process to syslog.
+    ///
+    /// # Errors
+    /// Where it is too long.
+    pub fn read_in_syslog(text: &str) -> Result<Self, String> {
+        Self::read(text).or_else(|_| {
+            let headed = Self::read(&format!("%t [%p] {text}"))?;
+            Ok(Self {
+                text: text.to_owned(),
+                of_syslog: true,
+                ..headed
+            })
+        })
+    }
+
+    /// Whether its time and process are syslog's.
+    pub(super) fn is_of_syslog(&self) -> bool {
+        self.of_syslog
+    }
+
+    /// The value of `log_line_prefix`.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Reads the prefix of a line; `None` where the line does not begin with it.
+    pub(super) fn of<'a>(&self, line: &'a str) -> Option<Fields<'a>> {
+        let found = self
+            .pattern
+            .captures(line)
+            .or_else(|| self.loose.captures(line))?;
+        let of = |name: &str| found.name(name).map_or("", |value| value.as_str().trim());
+        let session = |found: &Captures<'a>| {
+            found
+                .name("c")
+                .or(found.name("p"))
+                .map(|value| value.as_str())
+        };
+        Some(Fields {
+            at_us: clock::micros(found.name("time")?.as_str())?,
+            session: session(&found).unwrap_or_default(),
+            user: of("u"),
+            database: of("d"),
+            application: of("a"),
+            rest: found.name("rest")?.as_str(),
+        })
     }
 }
 
-/// Bytes of the time stamp with which a text begins, the zone's name included.
-fn time_length(text: &str) -> Option<usize> {
-    let bytes = text.as_bytes();
-    let digits = |from: usize, more: &[u8]| {
-        let rest = bytes.get(from..).unwrap_or_default();
-        rest.iter()
-            .take_while(|b| b.is_ascii_digit() || more.contains(b))
-            .count()
-    };
-    let first = digits(0, b"-.");
-    if first == 0 || !text[..first].contains('-') {
-        return (first > 0).then_some(first);
-    }
-    // Date, blank, time, and a zone: " UTC", "+01", " +0530". All of it is ASCII.
-    let mut length = first + 1 + digits(first + 1, b":.");
-    let rest = text.get(length..)?;
-    let zone = match rest.strip_prefix(' ') {
-        Some(named) => {
-            // No name of a zone has a colon; in a prefix such as `%t:%r:` one follows it.
-            let word = named.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '+' | '-')));
-            let word = word.unwrap_or(named.len());
-            let is_zone = word >= 2 && named[..word].chars().all(|c| !c.is_ascii_lowercase());
-            if is_zone { word + 1 } else { 0 }
+/// A prefix as a regular expression with groups `time`, `p`, `c`, `u`, `d` and `a`.
+fn pattern(text: &str) -> String {
+    let mut pattern = String::new();
+    let (mut named, mut stops) = (Vec::new(), 0);
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        if c != '%' {
+            pattern += &regex::escape(c.encode_utf8(&mut [0; 4]));
+            continue;
         }
-        None => rest
-            .bytes()
-            .take(8)
-            .take_while(|b| b.is_ascii_alphanumeric() || b"+-:".contains(b))
-            .count(),
-    };
-    length += zone;
-    Some(length)
+        let mut padded = false;
+        while chars.next_if(|c| c.is_ascii_digit() || *c == '-').is_some() {
+            padded = true;
+        }
+        let escape = chars.next().unwrap_or('%');
+        let (name, value) = match escape {
+            '%' => {
+                pattern.push('%');
+                continue;
+            }
+            // Processes without a session end here.
+            'q' => {
+                pattern += "(?:";
+                stops += 1;
+                continue;
+            }
+            'm' | 't' => ("time", STAMP),
+            'n' => ("time", r"[0-9]{9,}\.[0-9]+"),
+            'p' => ("p", r"[0-9]+"),
+            'c' => ("c", r"[0-9a-f]+\.[0-9a-f]+"),
+            'u' => ("u", ".*?"),
+            'd' => ("d", ".*?"),
+            'a' => ("a", ".*?"),
+            's' => ("", STAMP),
+            'l' | 'x' => ("", r"[0-9]+"),
+            'e' => ("", "[0-9A-Z]{5}"),
+            _ => ("", ".*?"),
+        };
+        let blanks = if padded { " *" } else { "" };
+        // A field may stand twice.
+        let group = if name.is_empty() || named.contains(&name) {
+            "?:".to_owned()
+        } else {
+            format!("?<{name}>")
+        };
+        named.push(name);
+        pattern += &format!("{blanks}({group}{value}){blanks}");
+    }
+    // Lazily: what follows at once is a severity where there is one.
+    pattern + &")??".repeat(stops)
+}
+
+/// The prefix that a line seems to have.
+fn guess(line: &str) -> Option<String> {
+    let field = Regex::new(&format!(
+        r"(?x)^(?: (?<m>{STAMP}) | (?<n>[0-9]{{10}}\.[0-9]{{3}}\b)
+        | (?<key>[A-Za-z_]+)=(?<value>\[\w+\]|[^,;\s\]|]*) | (?<u>[\w.\[\]-]+)@(?<d>[\w.\[\]-]+)
+        | \[(?<p>[0-9]+)\] | \[(?<l>[0-9]+)-(?<part>[0-9]+)\]
+        | (?<c>[0-9a-f]{{8}}\.[0-9a-f]+)\b | (?<r>[0-9a-fA-F.:]*[0-9]\([0-9]+\)|\[local\])
+        | (?<v>[0-9]+/[0-9]+) | (?<number>[0-9]+) | (?<word>\w+) )",
+        STAMP = STAMP.replace(' ', r"\x20"),
+    ))
+    .ok()?;
+    let severity = Regex::new(&format!("(?:{}):  ", SEVERITIES.join("|"))).ok()?;
+    let head = &line[..severity.find(line)?.start()];
+    let (mut prefix, mut rest) = (String::new(), head);
+    let (mut timed, mut pid) = (false, false);
+    while !rest.is_empty() {
+        let Some(found) = field.captures(rest) else {
+            let c = rest.chars().next()?;
+            prefix.push(c);
+            if c == '%' {
+                prefix.push(c);
+            }
+            rest = &rest[c.len_utf8()..];
+            continue;
+        };
+        let has = |name: &str| found.name(name).is_some();
+        if has("m") || has("n") {
+            prefix += if timed {
+                "%s"
+            } else if has("n") {
+                "%n"
+            } else {
+                "%m"
+            };
+            timed = true;
+        } else if let Some(key) = found.name("key") {
+            let escape = match key.as_str().to_ascii_lowercase().as_str() {
+                "user" | "usr" | "u" => "%u",
+                "db" | "database" | "dbname" | "d" => "%d",
+                "app" | "application" | "appname" | "a" => "%a",
+                "pid" | "p" => "%p",
+                _ => "%r",
+            };
+            pid |= escape == "%p";
+            prefix += &format!("{}={escape}", key.as_str());
+        } else if has("u") {
+            prefix += "%u@%d";
+        } else if has("p") {
+            prefix += if pid { "[%l]" } else { "[%p]" };
+            pid = true;
+        } else if let Some(part) = found.name("part") {
+            prefix += &format!("[%l-{}]", part.as_str());
+        } else if has("c") {
+            prefix += "%c";
+        } else if has("number") {
+            prefix += if pid { "%l" } else { "%p" };
+            pid = true;
+        } else {
+            // A remote host, a transaction, a word: whatever stands there.
+            prefix += "%r";
+        }
+        rest = &rest[found[0].len()..];
+    }
+    Some(prefix)
 }
 
 #[cfg(test)]
@@ -258,5 +382,74 @@ mod tests {
             (said.user, said.database, said.session, said.rest),
             ("app", "shop", "4711", "LOG:  y")
         );
+    }
+
+    #[test]
+    fn a_field_may_stand_right_before_the_severity_and_hold_blanks() {
+        let azure =
+            Prefix::read("%m [%p]: [%l-1] xact=%x,user=%u,db=%d,client=%h, app=%a").unwrap();
+        let line = "2023-08-17 10:00:08.448 UTC [28218]: [61567-1] xact=0,user=app,db=shop,client=[local], app=[unknown]LOG:  y";
+        let fields = azure.of(line).unwrap();
+        assert_eq!((fields.application, fields.rest), ("[unknown]", "LOG:  y"));
+        let jdbc = Prefix::read("%m [%p] %u@%d %a ").unwrap();
+        let line = "2025-05-01 03:00:34.000 UTC [8] app@shop PostgreSQL JDBC Driver LOG:  y";
+        let fields = jdbc.of(line).unwrap();
+        assert_eq!(
+            (fields.application, fields.rest),
+            ("PostgreSQL JDBC Driver", "LOG:  y")
+        );
+        let padded = Prefix::read("%m [%6p] %-10u|%10d|").unwrap();
+        let fields = padded
+            .of("2025-05-01 03:00:34.000 UTC [     8] app       |      shop|LOG:  y")
+            .unwrap();
+        assert_eq!(
+            (fields.session, fields.user, fields.database),
+            ("8", "app", "shop")
+        );
+        // Its zone has no name here, and its session ends with a minus.
+        let dashes = Prefix::read("%t-%p-").unwrap();
+        assert_eq!(
+            dashes
+                .of("2025-05-01 03:00:34 UTC-4711-LOG:  y")
+                .unwrap()
+                .session,
+            "4711"
+        );
+    }
+
+    #[test]
+    fn the_prefix_is_detected_from_the_lines() {
+        let detect = |lines: &[&str]| {
+            Prefix::detect(lines.iter().copied()).map(|prefix| prefix.text().to_owned())
+        };
+        let stamp = "2023-08-17 10:00:08.448 UTC";
+        let of = |head: &str| {
+            [
+                format!("{stamp}{head}LOG:  a"),
+                format!("{stamp}{head}LOG:  b"),
+                "\tmore".to_owned(),
+            ]
+        };
+        for (head, prefix) in [
+            (" [7] app@shop ", DEBIAN),
+            // Debian's is that, too, where nobody is logged in.
+            (" [7] ", DEBIAN),
+            (":10.0.0.7(49654):app@shop:[1371]:", "%t:%r:%u@%d:[%p]:"),
+            (
+                " [28218]: [61567-1] xact=0,user=app,db=shop,client=[local], app=[unknown]",
+                "%m [%p]: [%l-1] xact=%r,user=%u,db=%d,client=%r, app=%a",
+            ),
+            (
+                " [7] app@shop PostgreSQL JDBC Driver ",
+                "%m [%p] %q%u@%d %a ",
+            ),
+            (" <7> (app) ", "%m <%p> (%r) "),
+        ] {
+            let lines = of(head);
+            let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+            assert_eq!(detect(&lines).as_deref(), Some(prefix), "{head}");
+        }
+        assert_eq!(detect(&["nothing", "of a server"]), None);
+        assert_eq!(detect(&["LOG:  no time and no session"]), None);
     }
 }

@@ -5,11 +5,13 @@
 //! be another program's, and the statement before it is in doubt.
 
 use super::doubt::{Doubt, is_collector_limit};
+use super::message::{duration_within, is_duration};
 use super::prefix::Prefix;
+use super::transport::{Inner, inner};
 use super::{Counts, LONGEST, Record};
 
 /// What a line may begin with behind its prefix.
-const SEVERITIES: &[&str] = &[
+pub(super) const SEVERITIES: &[&str] = &[
     "LOG",
     "ERROR",
     "FATAL",
@@ -86,7 +88,11 @@ impl Lines {
 
     pub fn line(&mut self, line: &[u8], counts: &mut Counts, found: &mut dyn FnMut(Record)) {
         let whole = String::from_utf8_lossy(line);
-        let text = whole.trim_end_matches('\r');
+        let text = match inner(whole.trim_end_matches('\r'), self.prefix.is_of_syslog()) {
+            Inner::Line(text) => text,
+            Inner::Part(more) => return self.append(&more, counts),
+        };
+        let text = &*text;
         if let Some(more) = text.strip_prefix('\t') {
             self.goes_on(more, true, counts);
         } else if text.trim().is_empty() {
@@ -127,9 +133,27 @@ impl Lines {
                 }
                 // An entry all the same: its lines are not those of the one before.
                 None => {
+                    // A damaged severity has its message in English.
+                    let translated = |(severity, message): &(&str, &str)| {
+                        severity.trim_end().chars().all(char::is_alphabetic)
+                            && !message.contains("duration: ")
+                            && is_duration(message)
+                    };
+                    let other = said.rest.split_once(':').filter(translated);
+                    if let Some((severity, message)) = other {
+                        let record = Record {
+                            at_us: said.at_us,
+                            session: said.session.to_owned(),
+                            severity: severity.trim().to_owned(),
+                            message: message.trim_start().to_owned(),
+                            ..Record::default()
+                        };
+                        return self.begin(Some(record), counts, found);
+                    }
                     counts.foreign += 1;
                     // A severity in another language has its colon.
                     counts.cut += u64::from(!said.rest.contains(':') || begins_entry(said.rest));
+                    counts.unread_us += duration_within(said.rest);
                     self.begin(None, counts, found);
                 }
             }
@@ -140,12 +164,13 @@ impl Lines {
         } else {
             counts.foreign += 1;
             counts.cut += u64::from(begins_entry(text));
+            counts.unread_us += duration_within(text);
             self.doubt(Doubt::Unprefixed);
         }
         if is_collector_limit(line.len()) {
             self.doubt(Doubt::CollectorLimit);
         }
-        self.layout.carriage_return = text.len() < whole.len();
+        self.layout.carriage_return = whole.ends_with('\r');
     }
 
     fn begin(&mut self, next: Option<Record>, counts: &mut Counts, found: &mut dyn FnMut(Record)) {
@@ -158,6 +183,23 @@ impl Lines {
         self.in_detail = false;
         self.layout = Layout::default();
         self.record = next;
+    }
+
+    /// Joins a part to the line before it.
+    fn append(&mut self, more: &str, counts: &mut Counts) {
+        let Some(record) = self.record.as_mut().filter(|_| !self.passing) else {
+            return;
+        };
+        let into = if self.in_detail {
+            &mut record.detail
+        } else {
+            &mut record.message
+        };
+        into.push_str(more);
+        if into.len() > LONGEST {
+            counts.too_long += 1;
+            (self.record, self.passing) = (None, true);
+        }
     }
 
     /// Joins a line to the entry before it.

@@ -4,14 +4,17 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
+use flate2::read::MultiGzDecoder;
 use pgassay_model::Failure;
-use pgassay_statements::log::prefix::{self, Prefix};
-use pgassay_statements::log::{Counts, Format, LONGEST, Reader, format_of};
+use pgassay_statements::log::prefix::Prefix;
+use pgassay_statements::log::{Counts, Format, LONGEST, Reader, Unknown, format_of, is_syslog};
 use pgassay_statements::made::Made;
 use pgassay_statements::mix::Entry;
 use pgassay_statements::sessions::{Sessions, Wanted};
 use pgassay_statements::write::{About, Draft, Values};
 use pgassay_sys::stop::Stop;
+use pgassay_text::number::counted;
+use ruzstd::decoding::StreamingDecoder;
 
 use super::sessions::Writing;
 use super::{finish, refuse_there, values};
@@ -58,6 +61,7 @@ pub fn from_log(args: &FromLogArgs, terminal: &mut Terminal, stop: &Stop) -> any
         counts.foreign += read.foreign;
         counts.cut += read.cut;
         counts.too_long += read.too_long;
+        counts.unread_us += read.unread_us;
     }
     progress.clear();
     sessions.end();
@@ -85,8 +89,11 @@ pub fn from_log(args: &FromLogArgs, terminal: &mut Terminal, stop: &Stop) -> any
         .sum();
     made.sessions = Some(sessions.seen);
     made.seconds = sessions.span.map(|(from, to)| (to - from) as f64 / 1e6);
-    for (why, statements) in &sessions.left_out {
-        made.leave_out(why.clone(), *statements);
+    let all_us = (sessions.time_us + counts.unread_us) as f64;
+    let share = |us: u64| (all_us > 0.0).then(|| us as f64 / all_us);
+    made.time_covered = share(took);
+    for (why, unused) in &sessions.left_out {
+        made.leave_out(why.clone(), unused.statements, share(unused.took_us));
     }
     // Values in a statement's text would stay as they were.
     let whole = !args.into.anonymise;
@@ -131,10 +138,13 @@ fn draft(entry: Entry, all_us: u64, whole: bool) -> Draft {
 
 fn notes(made: &mut Made, sessions: &Sessions, counts: &Counts) {
     let all = counts.records + counts.foreign;
-    if counts.foreign as f64 > FOREIGN * all as f64 {
+    let unread =
+        (counts.unread_us as f64 / (sessions.time_us + counts.unread_us).max(1) as f64).min(1.0);
+    if counts.foreign as f64 > FOREIGN * all as f64 || unread > FOREIGN {
         made.notes.push(format!(
-            "{} of {all} lines are not of this log format and were passed over.",
-            counts.foreign
+            "{} of {all} lines could not be read, with {:.1}% of the time that the log reports.",
+            counts.foreign,
+            100.0 * unread
         ));
     }
     if counts.cut > 0 {
@@ -181,11 +191,19 @@ fn refuse_empty(sessions: &Sessions, counts: &Counts, args: &FromLogArgs) -> Res
     } else if sessions.not_understood > 0 {
         Failure::usage("the log's messages are not in English")
             .with_remedy("SET lc_messages = 'C' on the server, and log again")
-    } else if let Some((why, n)) = sessions.left_out.iter().max_by_key(|(_, n)| **n) {
-        Failure::usage(format!(
-            "the log has no whole transaction that can be run: {why} ({n} statements)"
-        ))
-        .with_remedy("log for longer, and give the log file itself, not a copy from a console")
+    } else if let Some((why, unused)) = sessions
+        .left_out
+        .iter()
+        .max_by_key(|(_, unused)| unused.statements)
+    {
+        let n = counted(unused.statements, "statement");
+        let short = ["begins before", "goes on beyond", "session ended"]
+            .iter()
+            .any(|of| why.contains(of));
+        Failure::usage(format!("the log has no whole transaction that can be run: {why} ({n})")).with_remedy(match short {
+            true => "log for longer",
+            false => "pgassay workload --help lists what a workload can hold; --json lists what was left out of a log",
+        })
     } else if filtered {
         Failure::usage(
             "the log has no statements with durations of that database, user and application",
@@ -209,7 +227,7 @@ fn one(
     progress: &Progress,
     stop: &Stop,
 ) -> anyhow::Result<Counts> {
-    let (mut input, size): (Box<dyn Read>, u64) = match path.as_os_str().as_encoded_bytes() {
+    let (mut file, size): (Box<dyn Read>, u64) = match path.as_os_str().as_encoded_bytes() {
         b"-" => (Box::new(io::stdin()), 0),
         _ => {
             let file = File::open(path)?;
@@ -217,6 +235,10 @@ fn one(
             (Box::new(file), size)
         }
     };
+    let mut begin = Vec::new();
+    file.by_ref().take(8).read_to_end(&mut begin)?;
+    let (mut input, compressed) = decompressed(begin, file)?;
+    let size = if compressed { 0 } else { size };
     let mut begin = Vec::new();
     input.by_ref().take(BEGIN as u64).read_to_end(&mut begin)?;
     let format = format(path, &begin, args)?;
@@ -287,37 +309,45 @@ fn skip_line(input: &mut impl BufRead) -> io::Result<u64> {
 
 /// The format of a file: as asked for, or as it begins.
 fn format(path: &Path, begin: &[u8], args: &FromLogArgs) -> Result<Format, Failure> {
-    let asked = match (args.log_format, &args.prefix) {
-        (Some(LogFormat::Csv), _) => return Ok(Format::Csv),
-        (Some(LogFormat::Json), _) => return Ok(Format::Json),
-        (Some(LogFormat::Stderr), _) | (None, Some(_)) => true,
-        (None, None) => false,
-    };
-    if begin.starts_with(&[0x1f, 0x8b])
-        || begin.starts_with(b"\x28\xb5\x2f\xfd")
-        || begin.starts_with(b"BZh")
-    {
-        let path = path.display();
-        return Err(Failure::usage(format!("{path} is compressed"))
-            .with_remedy(format!("zcat {path} | pgassay workload from-log -")));
-    }
-    if !asked && let Some(format) = format_of(&path.display().to_string(), begin) {
-        return Ok(format);
-    }
-    let read = |text: &str| {
-        Prefix::read(text)
-            .map_err(|why| Failure::usage(why).with_remedy("SHOW log_line_prefix has it"))
-    };
-    if let Some(prefix) = &args.prefix {
-        return Ok(Format::Stderr(read(prefix)?));
-    }
-    let known = [read(prefix::DEBIAN)?, read(prefix::OWN)?];
-    let best = known.into_iter().max_by_key(|prefix| {
-        let mut reader = Reader::new(&Format::Stderr(prefix.clone()));
-        for line in begin.split(|b| *b == b'\n').take(500) {
-            reader.line(line, &mut |_| ());
-        }
-        reader.counts.records
+    let prefix = args.prefix.as_deref().map(|text| {
+        let read = match is_syslog(begin) {
+            true => Prefix::read_in_syslog(text),
+            false => Prefix::read(text),
+        };
+        read.map_err(|why| Failure::usage(why).with_remedy("SHOW log_line_prefix prints it"))
     });
-    Ok(best.map_or(Format::Csv, Format::Stderr))
+    let prefix = prefix.transpose()?;
+    match (args.log_format, prefix) {
+        (Some(LogFormat::Csv), _) => Ok(Format::Csv),
+        (Some(LogFormat::Stderr), Some(prefix)) => Ok(Format::Stderr(prefix)),
+        (_, prefix) => format_of(&path.display().to_string(), begin, prefix).map_err(|Unknown| {
+            Failure::usage(format!("{}: no line begins as PostgreSQL's log lines do", path.display())).with_remedy(
+                "give log_line_prefix with --prefix (SHOW log_line_prefix prints it); csvlog, jsonlog, stderr, syslog, \
+                 journald and the JSON of clouds are read",
+            )
+        }),
+    }
+}
+
+/// A log's bytes, decompressed where they are compressed.
+fn decompressed(begin: Vec<u8>, rest: impl Read + 'static) -> io::Result<(Box<dyn Read>, bool)> {
+    let (gzip, zstd) = (
+        begin.starts_with(&[0x1f, 0x8b]),
+        begin.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]),
+    );
+    let bzip2 = begin.starts_with(b"BZh");
+    let whole = io::Cursor::new(begin).chain(rest);
+    Ok(match (gzip, zstd) {
+        (true, _) => (Box::new(MultiGzDecoder::new(whole)), true),
+        (_, true) => (
+            Box::new(StreamingDecoder::new(whole).map_err(io::Error::other)?),
+            true,
+        ),
+        _ if bzip2 => {
+            return Err(io::Error::other(
+                "bzip2 is not read: bzcat FILE | pgassay workload from-log -",
+            ));
+        }
+        _ => (Box::new(whole), false),
+    })
 }

@@ -472,7 +472,7 @@ fn draw(
 }
 
 fn leave_out(made: &mut Made, why: String, one: &Counted) {
-    made.leave_out(why.clone(), one.calls);
+    made.leave_out(why.clone(), one.calls, None);
     if let Some(there) = made.left_out.iter_mut().find(|there| there.why == why) {
         let words: Vec<&str> = one.query.split_whitespace().collect();
         there.example.get_or_insert_with(|| words.join(" "));
