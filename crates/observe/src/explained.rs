@@ -142,8 +142,6 @@ fn below(value: &Value, depth: usize, beside: &Beside) -> Node {
         computes: text("Subplan Name")
             .and_then(|name| name.strip_prefix("CTE ").map(str::to_owned)),
         function: text("Function Name"),
-        conflict: text("Conflict Resolution"),
-        unused: false,
         subplans_removed: value["Subplans Removed"].as_f64(),
         rows: figure("Plan Rows"),
         actual_rows: value["Actual Rows"]
@@ -229,46 +227,6 @@ pub(super) fn is_generic(plan: &Value) -> bool {
     false
 }
 
-/// Marks outer joins whose nullable side shows nothing in what they hand on, and adds no row to it.
-pub(super) fn mark_unused(root: &mut Node) {
-    let mut left = vec![root];
-    while let Some(node) = left.pop() {
-        node.unused = node.sides().is_some_and(|(stays, side)| {
-            let of = |key: &str| node.conditions.get(key).map_or("", String::as_str);
-            let output = of(OUTPUT);
-            // What is computed may be of either side.
-            let plain =
-                !output.is_empty() && output.len() < MOST_EXPRESSION && !output.contains('(');
-            let below = side.all();
-            let aliases: Vec<&str> = below
-                .iter()
-                .filter_map(|(_, node)| node.alias.as_deref())
-                .collect();
-            let shows = |text: &str| aliases.iter().any(|alias| names(text, alias));
-            // Columns of partitions are shown by another name.
-            let parts = below.iter().any(|(_, node)| node.kind.contains("Append"));
-            let rows = |node: &Node| node.actual_rows.unwrap_or(node.rows);
-            let adds = rows(node) > 1.01 * rows(stays);
-            plain
-                && !parts
-                && !aliases.is_empty()
-                && !shows(output)
-                && !shows(of("Filter"))
-                && !adds
-        });
-        left.extend(node.nodes.iter_mut());
-    }
-}
-
-/// Whether an expression names a column of an alias.
-fn names(expression: &str, alias: &str) -> bool {
-    let column = format!("{}.", quote_ident(alias));
-    expression.match_indices(&column).any(|(at, _)| {
-        let before = expression[..at].chars().next_back();
-        !before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '"')
-    })
-}
-
 /// Drops what select lists show, but of nodes where it tells something.
 pub(super) fn drop_outputs(root: &mut Node, tells: &dyn Fn(&Node) -> bool) {
     let mut left = vec![root];
@@ -296,33 +254,6 @@ mod tests {
         assert_eq!(node.relation.as_deref(), Some("public.\"My t\""));
         assert_eq!(node.conditions["Filter"], "((t.mail)::text = $1::text)");
         assert_eq!((node.rows, node.cost), (3.0, 7.5));
-    }
-
-    const SCAN_I: &str = r#"{"Node Type": "Seq Scan", "Alias": "i", "Plan Rows": 9}"#;
-
-    fn joined(more: &str, side: &str, rows: u32) -> bool {
-        let text = format!(
-            r#"{{"Node Type": "Hash Join", "Join Type": "Left", "Plan Rows": {rows}, {more}, "Plans": [{SCAN_I},
-                {{"Node Type": "Hash", "Plan Rows": 5, "Plans": [{side}]}}]}}"#
-        );
-        let mut root = read(&text);
-        mark_unused(&mut root);
-        root.unused
-    }
-
-    #[test]
-    fn a_join_of_which_nothing_is_used_is_marked_and_no_other() {
-        let scan = r#"{"Node Type": "Seq Scan", "Alias": "k", "Plan Rows": 5}"#;
-        let parts = r#"{"Node Type": "Append", "Plans": [{"Node Type": "Seq Scan", "Alias": "k_1", "Plan Rows": 5}]}"#;
-        let output = r#""Output": ["i.name", "i.u"], "Hash Cond": "(i.k = k.id)""#;
-        assert!(joined(output, scan, 9));
-        assert!(!joined(output, scan, 30), "it adds rows");
-        assert!(!joined(output, parts, 9), "shown by another name");
-        assert!(!joined(r#""Output": ["i.name", "k.label"]"#, scan, 9));
-        assert!(!joined(r#""Output": ["i.name", "(count(*))"]"#, scan, 9));
-        let filtered = r#""Output": ["i.name"], "Filter": "(k.state IS NULL)""#;
-        assert!(!joined(filtered, scan, 9));
-        assert!(!names("xi.a", "i") && names("(i.a + 1)", "i"));
     }
 
     #[test]

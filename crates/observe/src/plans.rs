@@ -7,21 +7,14 @@
 //!
 //! A statement of another program is only explained where its role is the session's own ([`super::own_role`]).
 
-use std::collections::BTreeSet;
-
-use pgassay_model::observed::plans::{
-    DEFAULT_ROWS, Execution, InnerStatement, LeakyFacts, LoopFacts, Node, Plan, RelationFacts,
-    SetClause, TriggerRun,
-};
+use pgassay_model::observed::plans::{Execution, InnerStatement, Node, Plan, TriggerRun};
 use pgassay_pgwire::{QueryError, Session};
 use serde_json::Value;
 
 use super::catalogues::Catalogues;
-use super::declared;
 use super::executed::{Executed, Inner, inner};
-use super::explained::{OUTPUT, clean, drop_outputs, is_generic, mark_unused, node};
+use super::explained::{OUTPUT, clean, drop_outputs, is_generic, node};
 use super::logged::Longest;
-use super::loops::loops;
 use super::own_role::may_plan;
 use super::relations::{TABLES, relations};
 use super::statements::Example;
@@ -228,7 +221,6 @@ impl Asked<'_> {
                 });
         }
         add_catalogues(catalogues, &mut plan);
-        declared::views(catalogues, &mut plan, &self.example.normalised.text);
         keep_what_tells(&mut plan);
         Ok(plan)
     }
@@ -339,41 +331,7 @@ fn add_catalogues(catalogues: &mut Catalogues<'_>, plan: &mut Plan) {
     );
     plan.work_mem_bytes = work_mem.and_then(|bytes| bytes.parse().ok());
     plan.relations = relations(catalogues, plan);
-    plan.remote_estimates = remote_estimates(catalogues, plan);
-    leaky(catalogues, plan);
-    declared::relations(catalogues, plan);
     functions(catalogues, plan);
-}
-
-/// Foreign servers that are asked for estimates: those of the foreign tables that a plan scans, and any where it scans
-/// a join of them, which names none.
-fn remote_estimates(catalogues: &mut Catalogues<'_>, plan: &Plan) -> Vec<String> {
-    let all = plan.root.all();
-    let scans = all.iter().map(|(_, node)| node);
-    let scans: Vec<_> = scans.filter(|node| node.kind == "Foreign Scan").collect();
-    if scans.is_empty() {
-        return Vec::new();
-    }
-    let named: Option<Vec<String>> = scans.iter().map(|node| node.relation.clone()).collect();
-    let of_plan = named.map_or_else(String::new, |named| {
-        let tables: Vec<String> = named
-            .iter()
-            .map(|name| format!("pg_catalog.to_regclass({})", quote_literal(name)))
-            .collect();
-        format!(
-            " AND s.oid IN (SELECT f.ftserver FROM pg_catalog.pg_foreign_table f WHERE f.ftrelid IN ({}))",
-            tables.join(", ")
-        )
-    });
-    let on = "o.option_name = 'use_remote_estimate' AND o.option_value IN ('true', 'on', 'yes', 't', '1')";
-    let sql = format!(
-        "SELECT s.srvname FROM pg_catalog.pg_foreign_server s \
-         WHERE (EXISTS (SELECT FROM pg_catalog.pg_options_to_table(s.srvoptions) o WHERE {on}) \
-         OR EXISTS (SELECT FROM pg_catalog.pg_foreign_table f, pg_catalog.pg_options_to_table(f.ftoptions) o \
-                    WHERE f.ftserver = s.oid AND {on})){of_plan} ORDER BY 1 LIMIT 20"
-    );
-    let servers = catalogues.rows::<1>("foreign servers", &sql);
-    servers.into_iter().flatten().flatten().collect()
 }
 
 /// Checks that a statement ran in the session's database.
@@ -400,23 +358,13 @@ fn called(expression: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Adds what the catalogues say of functions that interpret: their language, how ALTER FUNCTION names those that
-/// are VOLATILE or say nothing of their rows, what they do in loops. Functions in SQL that still stand in a plan
-/// were not inlined.
+/// Adds what the catalogues say of functions that interpret: their language, and how ALTER FUNCTION names those that
+/// are VOLATILE. Functions in SQL that still stand in a plan were not inlined.
 fn functions(catalogues: &mut Catalogues<'_>, plan: &mut Plan) {
     let all = plan.root.all();
     let conditions = all.iter().flat_map(|(_, node)| node.conditions.values());
     let mut names: Vec<&str> = conditions.flat_map(|condition| called(condition)).collect();
     names.extend(all.iter().filter_map(|(_, node)| node.function.as_deref()));
-    // Who writes a row computes what the indexes of its table are on.
-    let written = all
-        .iter()
-        .filter(|(_, node)| node.kind == "ModifyTable")
-        .filter_map(|(_, node)| plan.relations.get(node.relation.as_ref()?));
-    let indexed = written
-        .flat_map(|facts| &facts.indexes)
-        .flat_map(|index| index.expressions.iter().chain(&index.predicate));
-    names.extend(indexed.flat_map(|expression| called(expression)));
     names.sort_unstable();
     names.dedup();
     if names.is_empty() {
@@ -426,22 +374,7 @@ fn functions(catalogues: &mut Catalogues<'_>, plan: &mut Plan) {
     // With no schema in the search path, oid::regprocedure names its own.
     let sql = format!(
         "SELECT DISTINCT ON (p.proname) p.proname, l.lanname, \
-         CASE WHEN p.provolatile = 'v' THEN p.oid::pg_catalog.regprocedure::text END, \
-         CASE WHEN p.proretset AND p.prorows = {DEFAULT_ROWS} THEN p.oid::pg_catalog.regprocedure::text END, \
-         CASE WHEN l.lanname = 'plpgsql' THEN p.prosrc END, \
-         CASE WHEN l.lanname = 'sql' AND p.proconfig IS NOT NULL AND p.proretset AND p.provolatile <> 'v' \
-           AND NOT p.proisstrict AND NOT p.prosecdef \
-           AND (SELECT count(*) FROM pg_catalog.pg_proc q WHERE q.proname = p.proname) = 1 \
-           THEN p.oid::pg_catalog.regprocedure::text END, \
-         CASE WHEN l.lanname = 'sql' THEN (SELECT pg_catalog.string_agg(pg_catalog.split_part(c, '=', 1), ' ') \
-           FROM pg_catalog.unnest(p.proconfig) c) END, \
-         pg_catalog.json_build_object('signature', p.oid::pg_catalog.regprocedure::text, 'set', p.proretset, 'cost', p.procost, \
-           'bars', pg_catalog.to_json(pg_catalog.array_remove(ARRAY[CASE WHEN p.provolatile = 'v' THEN 'VOLATILE' END, \
-             CASE WHEN p.proisstrict THEN 'STRICT' END, CASE WHEN p.prosecdef THEN 'SECURITY DEFINER' END], NULL)), \
-           'parameters', coalesce((SELECT pg_catalog.json_object_agg(a.name, pg_catalog.format_type(a.type, NULL)) \
-             FROM ROWS FROM (pg_catalog.unnest(p.proargnames[1:p.pronargs]), pg_catalog.unnest(p.proargtypes::oid[])) \
-               a(name, type) \
-             WHERE a.name <> '' AND a.type IS NOT NULL), '{{}}')) \
+         CASE WHEN p.provolatile = 'v' THEN p.oid::pg_catalog.regprocedure::text END \
          FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid = p.prolang \
          JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace \
          WHERE p.proname IN ({}) AND l.lanname NOT IN ('internal', 'c') \
@@ -449,101 +382,20 @@ fn functions(catalogues: &mut Catalogues<'_>, plan: &mut Plan) {
          ORDER BY p.proname, l.lanname = 'sql'",
         names.join(", ")
     );
-    for row in catalogues.rows::<8>(FUNCTIONS, &sql) {
-        let [
-            Some(name),
-            Some(language),
-            volatile,
-            unsaid,
-            source,
-            set_by,
-            set,
-            definition,
-        ] = row
-        else {
+    for row in catalogues.rows::<3>(FUNCTIONS, &sql) {
+        let [Some(name), Some(language), volatile] = row else {
             continue;
         };
         if let Some(signature) = volatile {
             plan.volatile.insert(name.clone(), signature);
         }
-        if let Some(signature) = unsaid {
-            plan.unsaid_rows.insert(name.clone(), signature);
-        }
-        if let Some((signature, set)) = set_by.zip(set) {
-            let settings = set.split(' ').map(str::to_owned).collect();
-            plan.set_clauses.insert(
-                name.clone(),
-                SetClause {
-                    signature,
-                    settings,
-                },
-            );
-        }
-        let definition =
-            definition.and_then(|text| catalogues.noted(FUNCTIONS, serde_json::from_str(&text)));
-        if let Some(definition) = definition {
-            plan.definitions.insert(name.clone(), definition);
-        }
-        let loops = source.map(|source| loops(&source)).unwrap_or_default();
-        if loops != LoopFacts::default() {
-            plan.loops.insert(name.clone(), loops);
-        }
         plan.functions.insert(name, language);
     }
-}
-
-/// Adds which operators on columns under row-level security are not leakproof.
-fn leaky(catalogues: &mut Catalogues<'_>, plan: &mut Plan) {
-    let all = plan.root.all();
-    let conditions = all.iter().flat_map(|(_, node)| {
-        let shown = node.conditions.iter().filter(|(key, _)| *key != OUTPUT);
-        shown.map(|(_, condition)| condition.as_str())
-    });
-    let operators: BTreeSet<&str> = conditions.flat_map(operators).collect();
-    let operators: Vec<String> = operators.into_iter().map(quote_literal).collect();
-    let secured = |(_, facts): &(&String, &RelationFacts)| !facts.policies.is_empty();
-    let tables = plan.relations.iter().filter(secured);
-    let tables: Vec<String> = tables
-        .map(|(name, _)| format!("({})", quote_literal(name)))
-        .collect();
-    if operators.is_empty() || tables.is_empty() {
-        return;
-    }
-    let sql = format!(
-        "SELECT DISTINCT v.name, a.attname, o.oprname, p.oid::pg_catalog.regprocedure::text \
-         FROM (VALUES {}) v(name) \
-         JOIN pg_catalog.pg_attribute a ON a.attrelid = pg_catalog.to_regclass(v.name) AND a.attnum > 0 \
-         JOIN pg_catalog.pg_operator o ON o.oprleft = a.atttypid \
-         JOIN pg_catalog.pg_proc p ON p.oid = o.oprcode \
-         WHERE NOT p.proleakproof AND o.oprname IN ({})",
-        tables.join(", "),
-        operators.join(", ")
-    );
-    for row in catalogues.rows::<4>("operators under row-level security", &sql) {
-        let [Some(name), Some(column), Some(operator), Some(function)] = row else {
-            continue;
-        };
-        if let Some(facts) = plan.relations.get_mut(&name) {
-            facts.leaky.push(LeakyFacts {
-                column,
-                operator,
-                function,
-            });
-        }
-    }
-}
-
-/// The operators in an expression: what is made of their characters between spaces.
-fn operators(expression: &str) -> impl Iterator<Item = &str> {
-    let of =
-        |word: &&str| !word.is_empty() && word.chars().all(|c| "+-*/<>=~!@#%^&|`?".contains(c));
-    expression.split(' ').filter(of)
 }
 
 /// Drops select lists that call nothing of interest: they are long, and are the statement's text
 /// again.
 fn keep_what_tells(plan: &mut Plan) {
-    mark_unused(&mut plan.root);
     let functions = &plan.functions;
     let tells = |node: &Node| {
         let calls = |text: &String| called(text).any(|name| functions.contains_key(name));
@@ -560,12 +412,5 @@ mod tests {
     fn functions_are_words_before_a_parenthesis() {
         let names: Vec<&str> = called("(public.f(lower(t.é), (a + b)) = $1)").collect();
         assert_eq!(names, ["f", "lower"]);
-    }
-
-    #[test]
-    fn operators_stand_between_spaces() {
-        let found: Vec<&str> =
-            operators("((t.a @@ $1::tsquery) AND (t.b <> -1) AND (t.c = $2))").collect();
-        assert_eq!(found, ["@@", "<>", "="]);
     }
 }

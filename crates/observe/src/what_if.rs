@@ -29,12 +29,8 @@ const PLANNER: &[&str] = &[
     "geqo_generations",
     "geqo_pool_size",
     "geqo_threshold",
-    "hash_mem_multiplier",
     "join_collapse_limit",
-    "work_mem",
 ];
-/// What a node may use: what it spills depends on what runs beside it, so that one execution alone tells little.
-const MEMORY: &[&str] = &["work_mem", "hash_mem_multiplier"];
 /// Settings of what the planner takes operations to cost. Those that are meant to be set to the machine are tried only
 /// where they go the other way ([`AWAY`]).
 const COSTS: &[&str] = &[
@@ -75,9 +71,6 @@ const TIMES: usize = 4;
 /// Questions for a statement at most, and after how long no more is asked.
 const MOST: usize = 16;
 const LONGEST: Duration = Duration::from_secs(2);
-/// So many times as much memory is tried, up to so many kB.
-const MORE_MEMORY: u64 = 16;
-const MOST_MEMORY_KB: u64 = 1 << 20;
 /// Relations up to which all orders of joins are tried: planning takes exponentially longer with each.
 const MOST_JOINED: u64 = 13;
 /// A plan is kept from this part of the cost on.
@@ -143,13 +136,6 @@ fn trials(settings: &[Setting], relations: u64) -> Vec<Trial<'_>> {
     for setting in settings {
         let trial = |value: String| Trial { setting, value };
         let raised = match setting.name.as_str() {
-            "work_mem" => number(&setting.own)
-                .map(|kb| (kb, kb.saturating_mul(MORE_MEMORY).min(MOST_MEMORY_KB)))
-                .filter(|(own, more)| more > own)
-                .map(|(_, more)| match more % 1024 {
-                    0 => format!("{}MB", more / 1024),
-                    _ => format!("{more}kB"),
-                }),
             "join_collapse_limit" | "from_collapse_limit" => number(&setting.own)
                 .filter(|limit| *limit < relations)
                 .filter(|_| relations <= MOST_JOINED)
@@ -204,10 +190,7 @@ pub(super) fn alternatives(
         let Some(root) = catalogues.noted(&about, planned) else {
             continue;
         };
-        // More memory may make the same plan cheaper; what may be used makes another.
-        let may_be_same = MEMORY.contains(&name.as_str());
-        let differs = may_be_same || shape(&root) != shape(base);
-        if differs && cost(&root) < KEPT * cost(base) {
+        if shape(&root) != shape(base) && cost(&root) < KEPT * cost(base) {
             found.push(Alternative {
                 setting: name.clone(),
                 value: trial.setting.shown.clone(),
@@ -242,9 +225,7 @@ pub(super) fn time(executed: &mut Executed, found: &mut [Alternative]) {
     if !executed.is_repeatable() || executed.ms() < LEAST_MS {
         return;
     }
-    let by_cost = found
-        .iter_mut()
-        .filter(|a| a.times_ms.is_none() && !MEMORY.contains(&a.setting.as_str()));
+    let by_cost = found.iter_mut().filter(|a| a.times_ms.is_none());
     let by_cost: Vec<_> = by_cost.collect();
     let begun = Instant::now();
     if by_cost.is_empty() {
@@ -475,14 +456,5 @@ mod tests {
             ]
         );
         assert_eq!(tried(&limits[..1], 40), []);
-    }
-
-    #[test]
-    fn memory_is_raised_up_to_a_bound() {
-        let of = |kb: &str| tried(&[setting("work_mem", kb, "4096")], 1);
-        assert_eq!(of("64"), [pair("work_mem", "1MB")]);
-        assert_eq!(of("65"), [pair("work_mem", "1040kB")]);
-        assert_eq!(of("524288"), [pair("work_mem", "1024MB")]);
-        assert_eq!(of("1048576"), []);
     }
 }

@@ -195,11 +195,11 @@ mod tests {
 
     #[test]
     fn what_a_symptom_shows_itself_by_is_of_its_cause() {
-        let scan = finding("sequential-scan", Basis::Statements, 0.9);
-        let costs = finding("tablespace-costs", Basis::Statements, 0.85);
+        let dead = finding("autovacuum-behind", Basis::Statements, 0.9);
+        let held = finding("horizon-held", Basis::Statements, 0.85);
         let full = finding(SATURATED, Basis::MachineTime, 0.5);
-        let of = || Some("tablespace-costs".to_owned());
-        assert_eq!(causes(vec![full, scan, costs]), [of(), of(), None]);
+        let of = || Some("horizon-held".to_owned());
+        assert_eq!(causes(vec![full, dead, held]), [of(), of(), None]);
     }
 
     #[test]

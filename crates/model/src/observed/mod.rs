@@ -5,7 +5,6 @@
 //! small enough that a run of minutes stays under 20 MB.
 
 pub mod blockers;
-pub mod declared;
 pub mod growth;
 mod nodes;
 pub mod plans;

@@ -94,14 +94,6 @@ impl Node {
         by_number || only && condition.contains(&format!("{before}SubPlan $"))
     }
 
-    /// Of an outer join the side that stays, and the one that it may fill with NULLs.
-    pub fn sides(&self) -> Option<(&Node, &Node)> {
-        match (self.join.as_deref()?, self.nodes.as_slice()) {
-            ("Left", [stays, side, ..]) | ("Right", [side, stays, ..]) => Some((stays, side)),
-            _ => None,
-        }
-    }
-
     /// It and all below it, with its parent, from the top.
     pub fn all(&self) -> Vec<(Option<&Node>, &Node)> {
         let mut found = Vec::new();

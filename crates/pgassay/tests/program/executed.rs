@@ -27,9 +27,6 @@ ANALYZE";
 
 /// Ten rows of a table joined with all of it by a column of seven values.
 const JOINED: &str = "SELECT count(*) FROM public.part a JOIN public.part b ON a.n + 0 = b.n WHERE a.grp = :g AND a.id <= 4000";
-/// No row is in both sides.
-const UNITED: &str = "SELECT id, :g FROM (SELECT id, grp FROM public.part WHERE id <= 6000 UNION \
-    SELECT id + 100000, grp FROM public.part WHERE id <= 6000) u ORDER BY id LIMIT 9";
 const CALLED: &str = "SELECT public.total(:g)";
 const SLEPT: &str = "SELECT count(pg_sleep(0.005)) FROM public.skew WHERE v = :v";
 
@@ -97,9 +94,6 @@ fn what_plans_do_is_counted_within_functions_too_and_nothing_stays() {
     let text = joined.to_string();
     assert!(text.contains("\"actual_rows\":10.0"), "{joined:#}");
     assert!(text.contains("\"actual_rows\":40000.0"), "{joined:#}");
-
-    let stage = observed(&server, &runs, UNITED, &[]);
-    assert!(found(&stage, "union-of-many").contains("12000 rows"));
 
     let stage = observed(&server, &runs, CALLED, &[]);
     let called = plan(&stage);

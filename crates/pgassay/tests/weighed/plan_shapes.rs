@@ -2,7 +2,7 @@
 //! its result is worth, and its mended form has no such finding.
 
 use crate::pg_support::Server;
-use crate::recorded::{Case, HBA, holds};
+use crate::recorded::{Case, GENERAL, HBA, holds};
 
 const TABLES: &str = "
 CREATE TABLE sensor AS SELECT g AS id FROM generate_series(1, 60) g;
@@ -26,15 +26,15 @@ ALTER TABLE link ADD PRIMARY KEY (child, parent);";
 
 const CASES: &[Case] = &[
     (
-        &["distinct-over-many"],
-        "CROSS JOIN LATERAL",
+        GENERAL,
+        "plan-node/Index-Scan-on-public.reading",
         "SELECT DISTINCT ON (r.sensor) r.sensor, r.at, r.value, # FROM reading r ORDER BY r.sensor, r.at DESC",
         "SELECT s.id, r.at, r.value, # FROM sensor s CROSS JOIN LATERAL (SELECT at, value FROM reading WHERE sensor = s.id \
          ORDER BY at DESC LIMIT 1) r",
     ),
     (
-        &["window-below-limit", "spilling"],
-        "count(*) OVER ()",
+        GENERAL,
+        "plan-node/WindowAgg",
         "SELECT at, value, count(*) OVER () FROM reading WHERE sensor > # % 30 ORDER BY sensor DESC, at LIMIT 25",
         "SELECT at, value FROM reading WHERE sensor = # % 30 ORDER BY at DESC LIMIT 26",
     ),
@@ -45,14 +45,14 @@ const CASES: &[Case] = &[
         "SELECT at, # FROM reading ORDER BY sensor, at DESC LIMIT 10",
     ),
     (
-        &["subplan-per-row", "plan-by-memory"],
+        &["subplan-per-row"],
         "NOT EXISTS (SELECT FROM public.optout",
         "SELECT id FROM recipient WHERE campaign = # % 400 AND id NOT IN (SELECT id FROM optout)",
         "SELECT id FROM recipient r WHERE campaign = # % 400 AND NOT EXISTS (SELECT FROM optout o WHERE o.id = r.id)",
     ),
     (
-        &["same-table-repeatedly"],
-        "FILTER (WHERE",
+        GENERAL,
+        "plan-node/Seq-Scan-on-public.reading",
         "SELECT 'a', sum(value), # FROM reading WHERE value > 3 UNION ALL SELECT 'b', count(*), 0 FROM reading WHERE value < 300 \
          UNION ALL SELECT 'c', max(value), 0 FROM reading WHERE value > 20 UNION ALL SELECT 'd', count(*), 0 FROM reading",
         "SELECT count(*) FILTER (WHERE value < 300), sum(value) FILTER (WHERE value > 20), # FROM reading",
@@ -66,8 +66,8 @@ const CASES: &[Case] = &[
          WHERE b.mail = 'b#' GROUP BY p.id",
     ),
     (
-        &["recursion-repeats"],
-        "UNION in the place of UNION ALL",
+        GENERAL,
+        "plan-node/Recursive-Union",
         "WITH RECURSIVE g AS (SELECT parent FROM link WHERE child = 100 * (1 + # % 300) UNION ALL \
          SELECT i.parent FROM g JOIN link i ON i.child = g.parent) SELECT count(*) FROM g",
         "WITH RECURSIVE g AS (SELECT parent FROM link WHERE child = 100 * (1 + # % 300) UNION \

@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 
 use pgassay_model::observed::plans::{Alternative, DISABLE_COST, Node, Plan};
-use pgassay_text::number::memory_bytes;
 
 use super::hits::{Hit, Left, Part, joined, with_plans};
 use super::plans::read_by_scans;
-use super::spilling::{fitting, more_memory, temporary_bytes};
 use super::{Detector, run};
 use crate::evidence::{Evidence, RunEvidence};
 use crate::finding::{Confidence, Observation, StepKind};
@@ -20,16 +18,13 @@ pub(super) const DETECTORS: &[Detector] = &[
     run("jit-small-queries", |evidence| {
         cheaper(evidence, |setting| setting == COMPILES)
     }),
-    run("plan-by-memory", |evidence| {
-        cheaper(evidence, |setting| setting == MEMORY)
-    }),
 ];
 
 /// The part of a plan's cost below which another is clearly cheaper.
 const CLEARLY: f64 = 2.0 / 3.0;
 /// A plan that costs less is not worth another.
 const CHEAP: f64 = 100.0;
-/// The setting that bounds the memory of a node.
+/// The setting that bounds the memory of a node: what spills is a finding of its own.
 const MEMORY: &str = "work_mem";
 /// The setting that leaves out partitions which hold nothing that is asked for.
 const PRUNES: &str = "enable_partition_pruning";
@@ -67,7 +62,7 @@ fn cheaper(evidence: &Evidence, of: fn(&str) -> bool) -> Option<Observation> {
     let steps: Vec<_> = hits.iter().flat_map(|hit| hit.steps.clone()).collect();
     let mut seen = joined(&run, hits)?;
     for (kind, text) in steps {
-        if of(MEMORY) || seen.remedy.iter().any(|step| step.text == text) {
+        if seen.remedy.iter().any(|step| step.text == text) {
             continue;
         }
         seen = seen.step(kind, text);
@@ -96,12 +91,7 @@ fn hit<'s>(
     let Alternative { setting, value, .. } = other;
     let (gone, instead) = differences(&plan.root, &other.root);
     let mut seen = Vec::new();
-    let listed = hashed_list(&other.root).filter(|_| hashed_list(&plan.root).is_none());
-    if let Some(list) = &listed {
-        seen.push(format!(
-            "{list} is hashed then, once; now it is gone through for each row"
-        ));
-    } else if !gone.is_empty() && !instead.is_empty() {
+    if !gone.is_empty() && !instead.is_empty() {
         seen.push(format!(
             "in the place of {}: {}",
             gone.join(", "),
@@ -109,36 +99,20 @@ fn hit<'s>(
         ));
     }
     seen.push("costs are the planner's estimates, not times".to_owned());
-    let confidence;
-    let step;
-    if setting == MEMORY {
-        let written = temporary_bytes(statement);
-        // A sort is taken to be dear where it would go to a file, and nobody saw one.
-        confidence = match (written.is_some(), listed.is_some()) {
-            (true, _) => Confidence::High,
-            (false, true) => Confidence::Medium,
-            _ => Confidence::Low,
-        };
-        // What makes the plan cheaper may still spill.
-        let fits = written.map_or(0.0, fitting);
-        step = more_memory(run, fits.max(memory_bytes(&other.tried)? as f64));
-    } else {
-        // Whole reads that the other plan does not have, and that were counted.
-        let whole = gone
-            .iter()
-            .filter_map(|node| node.strip_prefix("Seq Scan on "));
-        let counted = whole.clone().any(|table| {
-            let rows = plan.relations.get(table).and_then(|facts| facts.rows);
-            let read = read_by_scans(run, table);
-            read.zip(rows)
-                .is_some_and(|((_, each), rows)| each >= 0.3 * rows)
-        });
-        confidence = match counted {
-            true => Confidence::High,
-            false => Confidence::Medium,
-        };
-        step = set(other);
-    }
+    // Whole reads that the other plan does not have, and that were counted.
+    let mut whole = gone
+        .iter()
+        .filter_map(|node| node.strip_prefix("Seq Scan on "));
+    let counted = whole.any(|table| {
+        let rows = plan.relations.get(table).and_then(|facts| facts.rows);
+        let read = read_by_scans(run, table);
+        read.zip(rows)
+            .is_some_and(|((_, each), rows)| each >= 0.3 * rows)
+    });
+    let confidence = match counted {
+        true => Confidence::High,
+        false => Confidence::Medium,
+    };
     Some(Hit {
         statement,
         part: Part::of_work(evidence, statement, 1.0),
@@ -155,7 +129,7 @@ fn hit<'s>(
         ),
         confidence,
         evidence: seen,
-        steps: vec![step],
+        steps: vec![set(other)],
     })
 }
 
@@ -262,17 +236,6 @@ fn set(other: &Alternative) -> (StepKind, String) {
         format!("ALTER SYSTEM SET {setting} = {tried}; SELECT pg_reload_conf();")
     };
     (StepKind::Sql, text)
-}
-
-/// The list that a plan hashes, of a subplan, in words.
-fn hashed_list(root: &Node) -> Option<String> {
-    let all = root.all().into_iter();
-    let (_, list) = all
-        .filter_map(|(parent, node)| Some((parent?, node)))
-        .find(|(parent, node)| parent.hashes(node))?;
-    let table = list.all().into_iter().find_map(|(_, n)| n.relation.clone());
-    let of = table.map_or_else(String::new, |table| format!(" of {table}"));
-    Some(format!("the list of {:.0} rows{of}", list.rows))
 }
 
 /// Nodes that are named on either side.

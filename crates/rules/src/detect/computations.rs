@@ -136,27 +136,6 @@ const COMPUTATIONS: &[Computation] = &[
         ],
     },
     Computation {
-        name: "headlines",
-        title: "Headlines of a text search take the time",
-        symbols: &[
-            "ts_headline*",
-            "hlparsetext",
-            "hlfinditem",
-            "hladdword",
-            "mark_hl_words",
-            "mark_hl_fragments",
-            "prsd_headline",
-            "get_next_fragment",
-            "hlCover",
-            "generateHeadline",
-        ],
-        why: "ts_headline() parses the whole text again. In a select list below DISTINCT, a sort, a window or a join it is computed for all hits, not for those that are shown.",
-        instead: &[
-            "take the page first and make the headlines of it alone: SELECT id, ts_headline(body, query) FROM (SELECT id, body FROM … WHERE … ORDER BY … LIMIT 10) page",
-            "or of a beginning of the text: ts_headline(left(body, 2000), query)",
-        ],
-    },
-    Computation {
         name: "dates-formatted",
         title: "Formatting or reading dates and numbers takes the time",
         symbols: &[
@@ -229,137 +208,6 @@ const COMPUTATIONS: &[Computation] = &[
             "an index on the column, with the same collation, so that nothing is sorted",
         ],
     },
-    Computation {
-        name: "lists-gone-through",
-        title: "Lists are gone through for each row",
-        symbols: &["ExecEvalScalarArrayOp"],
-        why: "column = ANY (array) compares with one element after another, for each row. Only a list of constants that is written into the statement is looked up by hashing (from 14 on; <> ALL from 15 on): an \
-              array from a subquery, from a variable, or a parameter in a plan that is kept (generic) is not.",
-        instead: &[
-            "column IN (SELECT unnest(array)), or a join with unnest(array), in the place of column = ANY (array): the list is hashed, or leads through an index; NOT EXISTS (SELECT FROM unnest(array) a WHERE a = \
-             column) in the place of column <> ALL (array)",
-            "where the array comes out of a subquery, (SELECT array_agg(x) FROM …), write column IN (SELECT x FROM …)",
-        ],
-    },
-    Computation {
-        name: "arrays-compared",
-        title: "Arrays are compared element by element",
-        symbols: &[
-            "arraycontains",
-            "arraycontained",
-            "arrayoverlap",
-            "array_position*",
-        ],
-        why: "@>, <@ and && of arrays compare each element of one with each of the other, for each row that no index has left out.",
-        instead: &[
-            "an index that answers them: CREATE INDEX CONCURRENTLY ON table USING gin (column)",
-            "for long arrays, their elements as rows of a table of their own with a key on (element, id), which a join looks up",
-        ],
-    },
-    Computation {
-        name: "sizes-asked",
-        title: "Sizes of databases or tables are asked for again and again",
-        symbols: &[
-            "pg_database_size_*",
-            "pg_tablespace_size_*",
-            "pg_total_relation_size",
-            "pg_relation_size",
-            "pg_table_size",
-            "pg_indexes_size",
-        ],
-        why: "pg_database_size() and the like ask the file system for every file of the database, table or index, at each call.",
-        instead: &[
-            "ask for sizes from monitoring, once a minute or less, and keep the answer in a table or in the application; leave it out of the requests",
-            "an estimate is in the catalogue: SELECT relpages * 8192::bigint FROM pg_class WHERE oid = 'table'::regclass",
-        ],
-    },
-    Computation {
-        name: "definitions-asked",
-        title: "Definitions of objects are put together again and again",
-        symbols: &[
-            "pg_get_indexdef*",
-            "pg_get_constraintdef*",
-            "pg_get_viewdef*",
-            "pg_get_functiondef",
-            "pg_get_triggerdef*",
-            "pg_get_expr*",
-        ],
-        why: "pg_get_indexdef() and the like parse what the catalogue keeps, and write it as text, at each call.",
-        instead: &[
-            "ask for what tables, views and indexes look like once, at the start, and keep the answer: the cache of metadata of the object mapper or driver",
-        ],
-    },
-    Computation {
-        name: "texts-parsed",
-        title: "Texts are parsed for a text search again and again",
-        symbols: &[
-            "to_tsvector*",
-            "jsonb_to_tsvector*",
-            "json_to_tsvector*",
-            "tsvector_update_trigger*",
-            "parsetext",
-        ],
-        why: "to_tsvector() takes a text apart and asks the dictionaries for each word: in a condition or select list that is done for each row, in an index, a generated column or a trigger for each row that is \
-              written, also where the text stays the same.",
-        instead: &[
-            "on reading: keep the lexemes, ALTER TABLE table ADD words tsvector GENERATED ALWAYS AS (to_tsvector('english', body)) STORED, with an index USING gin (words), and use words in the condition and in ts_rank()",
-            "on writing: a trigger only for the text, BEFORE UPDATE OF body; a generated column is computed anew by every UPDATE of a table that has a BEFORE UPDATE trigger FOR EACH ROW, whatever that does: drop \
-             this trigger, or keep what is updated often in a table of its own",
-            "an index on to_tsvector(body) is written by each UPDATE that is not HOT: no index on the columns that are updated often, and fillfactor below 100",
-        ],
-    },
-    Computation {
-        name: "zones-converted",
-        title: "Times are converted between time zones for each row",
-        symbols: &[
-            "timestamptz_trunc*",
-            "timestamptz_zone",
-            "timestamp_zone",
-            "timestamptz_part",
-            "extract_timestamptz",
-            "timestamptz_date",
-        ],
-        why: "date_trunc(), extract(), ::date and AT TIME ZONE of a timestamptz look up the zone's rules, for each row.",
-        instead: &[
-            "compare the column itself with bounds that are computed once: at >= start AND at < end",
-            "to group by the local day, keep it: ADD COLUMN day date GENERATED ALWAYS AS ((at AT TIME ZONE 'Europe/Berlin')::date) STORED, with an index, or a summary table by day",
-        ],
-    },
-    Computation {
-        name: "bytes-as-text",
-        title: "Binary values are written as text",
-        symbols: &[
-            "byteaout",
-            "byteain",
-            "hex_encode",
-            "hex_decode*",
-            "binary_encode",
-            "binary_decode",
-        ],
-        why: "bytea goes to clients as text with two digits a byte unless the driver asks for the binary format; encode() and decode() do the same within a statement.",
-        instead: &[
-            "leave the column out of select lists that don't show it (no SELECT *), and have the driver transfer in binary format",
-            "keep files outside of the database, or in a table of their own that is read by its key",
-        ],
-    },
-    Computation {
-        name: "digests",
-        title: "Digests are computed for each row",
-        symbols: &[
-            "md5_text",
-            "md5_bytea",
-            "sha256_bytea",
-            "sha224_bytea",
-            "sha384_bytea",
-            "sha512_bytea",
-            "cryptohash_internal",
-        ],
-        why: "md5() and sha256() read the whole value, for each row to which they are applied: in a condition, a join, DISTINCT or a sort to all rows.",
-        instead: &[
-            "keep the digest: ADD COLUMN digest text GENERATED ALWAYS AS (md5(body)) STORED, with an index on it; or an index on the expression: CREATE INDEX CONCURRENTLY ON table (md5(body))",
-            "compare the values themselves, or a key, where no index on long values is needed",
-        ],
-    },
 ];
 
 fn is(symbol: &str, pattern: &str) -> bool {
@@ -424,42 +272,6 @@ pub(super) fn look(profile: &Summary, run: Option<&RunEvidence>) -> Vec<Named> {
 #[cfg(test)]
 mod tests {
     use super::super::tests::made::found_in_samples;
-
-    #[test]
-    fn functions_that_sql_calls_are_told_by_name_with_what_they_call() {
-        for (symbol, name, says) in [
-            (
-                "ExecEvalScalarArrayOp",
-                "lists-gone-through",
-                "unnest(array)",
-            ),
-            ("pg_database_size_name", "sizes-asked", "monitoring"),
-            ("to_tsvector_byid", "texts-parsed", "GENERATED ALWAYS"),
-            ("md5_text", "digests", "md5(body)"),
-        ] {
-            let listing = format!(
-                "    60.00%  postgres  postgres  [.] ReadBufferExtended\n            |\n            ---{symbol}\n               ReadBufferExtended\n    2.00%  postgres  postgres  [.] {symbol}\n    38.00%  postgres  postgres  [.] ExecScan\n"
-            );
-            let found = found_in_samples(Box::leak(listing.into_boxed_str()), &[]);
-            let id = format!("{}/{name}", super::ENTRY);
-            let found = found
-                .iter()
-                .find(|f| f.id == id)
-                .unwrap_or_else(|| panic!("{symbol}"));
-            assert!(
-                found.remedy.iter().any(|step| step.text.contains(says)),
-                "{symbol}"
-            );
-        }
-        assert!(
-            found_in_samples(
-                "90.00% postgres [.] ExecScan\n10.00% postgres [.] md5_text\n",
-                &[]
-            )
-            .iter()
-            .all(|f| !f.id.starts_with(super::ENTRY))
-        );
-    }
 
     #[test]
     fn what_the_server_computes_is_told_by_its_functions() {

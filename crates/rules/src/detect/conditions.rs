@@ -167,16 +167,6 @@ pub(super) enum Compared {
     Expression(String),
 }
 
-/// The functions that an expression calls, by name.
-pub(super) fn called(expression: &str) -> impl Iterator<Item = &str> {
-    expression.match_indices('(').filter_map(|(at, _)| {
-        let before = expression[..at]
-            .rsplit(|c: char| !(c.is_alphanumeric() || c == '_'))
-            .next()?;
-        (!before.is_empty()).then_some(before)
-    })
-}
-
 /// An index of a relation by the name that plans give it, without its schema.
 pub(super) fn index_named<'f>(facts: &'f RelationFacts, name: &str) -> Option<&'f IndexFacts> {
     let mut indexes = facts.indexes.iter();
@@ -278,22 +268,6 @@ fn last_operand(text: &str) -> &str {
         }
     }
     text
-}
-
-/// A text in which the keys of documents, which are numbered as literals are, have a name.
-pub(super) fn keyed(text: &str) -> String {
-    let mut arrows = text.split("> $");
-    let mut keyed = arrows.next().unwrap_or_default().to_owned();
-    for rest in arrows {
-        let after = rest.trim_start_matches(|c: char| c.is_ascii_digit());
-        let after = after.strip_prefix("::text").unwrap_or(after);
-        // `a > $1` is a comparison.
-        match keyed.ends_with(['-', '>']) && after.len() < rest.len() {
-            true => keyed += &format!("> 'key'{after}"),
-            false => keyed += &format!("> ${rest}"),
-        }
-    }
-    keyed
 }
 
 #[cfg(test)]

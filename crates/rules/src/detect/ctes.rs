@@ -5,9 +5,8 @@ use pgassay_text::quote::quote_ident;
 
 use super::conditions::{Compared, aliases, compared, conjuncts};
 use super::hits::Left;
-use super::late::source;
 use super::plans::{FEW_ROWS, SELECTIVE, by_index, read_by_scans};
-use super::shapes::{At, Shown, advice, is_served};
+use super::shapes::{At, Shown, advice, is_served, source};
 use crate::finding::{Confidence, StepKind};
 
 /// Below which no condition may be put: they would change what comes out.
@@ -59,9 +58,6 @@ fn origin<'a>(at: &At<'a>, within: &Node, column: &str) -> Option<(&'a str, &'a 
 pub(super) fn materialized(at: &At) -> Option<Shown> {
     let node = at.node;
     let name = node.computes.as_deref()?;
-    if node.kind == "Recursive Union" {
-        return recursion(at, name);
-    }
     let inside = node.all();
     let closed = inside
         .iter()
@@ -144,127 +140,70 @@ pub(super) fn materialized(at: &At) -> Option<Shown> {
     })
 }
 
-/// A recursion of which what reads it keeps a few rows: it has gone through all of the tree, or the graph, by then.
-fn recursion(at: &At, name: &str) -> Option<Shown> {
-    let node = at.node;
-    let all = at.plan.root.all().into_iter().map(|(_, n)| n);
-    // Its own second part reads it, too, by another node.
-    let scans: Vec<&Node> = all
-        .filter(|n| n.kind == "CTE Scan" && n.cte.as_deref() == Some(name))
-        .collect();
-    let [scan] = scans.as_slice() else {
-        return None;
-    };
-    let filter = scan.conditions.get("Filter")?;
-    let made = node.actual_rows?;
-    let kept = scan.actual_rows?.max(1.0);
-    if made < 0.1 * FEW_ROWS || kept > SELECTIVE * made {
-        return None;
-    }
-    // What the recursion computes itself, a depth or a path, is known when it has gone there.
-    let column = picked(scan).into_iter().next()?;
-    let relations = node
-        .all()
-        .into_iter()
-        .filter_map(|(_, n)| n.relation.as_ref());
-    let mut facts = relations.filter_map(|table| at.plan.relations.get(table));
-    if !facts.any(|facts| facts.columns.contains(&column)) {
-        return None;
-    }
-    let from = format!("the row asked for, WHERE {} = value", quote_ident(&column));
-    Some(Shown {
-        cost: at.cost(node) + at.cost(scan),
-        left: by_index(made, kept),
-        saw: format!(
-            "The recursion {name} goes through {made:.0} rows, and {filter}, a condition on its result, keeps {kept:.0}: none outside of a recursion reaches into it."
-        ),
-        steps: vec![
-            advice(format!(
-                "begin the recursion at {from}, in its first part (before UNION ALL), and go from there: up to the parents (JOIN … ON the table's key = {name}.parent) for a path, down to the \
-                 children for a part of the tree; with an index on the column by which it goes on"
-            )),
-            advice(
-                "or keep the path of each row in a column (ltree, or an array), or all pairs of ancestor and descendant in a table, filled on writing, and ask that",
-            ),
-        ],
-        seen: Vec::new(),
-        confidence: Confidence::High,
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use pgassay_model::observed::plans::{Execution, Plan, RelationFacts, Work};
-
     use super::super::database::tests::statement;
     use super::super::tests::made::found_with;
     use super::*;
+    use pgassay_evidence::observed::statements::Counters;
+    use pgassay_model::observed::plans::{IndexFacts, Plan};
 
     #[test]
-    fn a_recursion_that_is_filtered_from_outside_is_told_where_to_begin() {
-        let ran = |kind: &str, rows: f64, ms: f64| Node {
-            kind: kind.into(),
-            rows: 10.0,
-            cost: 900.0,
-            actual_rows: Some(rows),
-            work: Some(Work {
-                loops: 1.0,
-                ms,
-                ..Work::default()
-            }),
-            ..Node::default()
-        };
-        let found = |condition: &str, kept: f64| {
-            let own = Node {
-                cte: Some("t".into()),
-                alias: Some("t_1".into()),
-                ..ran("WorkTable Scan", 2000.0, 3.0)
+    fn a_query_of_which_a_few_rows_are_picked_is_told_not_to_be_materialized() {
+        let found = |condition: &str, computed: f64| {
+            let scan = Node {
+                kind: "Seq Scan".into(),
+                relation: Some("public.contract".into()),
+                rows: computed,
+                cost: 400.0,
+                ..Node::default()
             };
-            let union = Node {
-                computes: Some("t".into()),
+            let computes = Node {
+                computes: Some("valid".into()),
                 relationship: Some("InitPlan".into()),
-                nodes: vec![
-                    Node {
-                        relation: Some("public.category".into()),
-                        ..ran("Seq Scan", 12.0, 1.0)
-                    },
-                    own,
-                ],
-                ..ran("Recursive Union", 8000.0, 30.0)
+                ..scan
             };
             let root = Node {
-                cte: Some("t".into()),
-                alias: Some("t".into()),
+                kind: "CTE Scan".into(),
+                cte: Some("valid".into()),
+                alias: Some("v".into()),
                 conditions: [("Filter".to_owned(), condition.to_owned())].into(),
-                nodes: vec![union],
-                ..ran("CTE Scan", kept, 5.0)
+                rows: 5.0,
+                cost: 900.0,
+                nodes: vec![computes],
+                ..Node::default()
+            };
+            let index = IndexFacts {
+                columns: vec!["customer".into()],
+                valid: true,
+                ..IndexFacts::default()
             };
             let facts = RelationFacts {
-                columns: vec!["id".into(), "parent_id".into()],
+                columns: vec!["id".into(), "customer".into()],
+                indexes: vec![index],
                 ..RelationFacts::default()
             };
             let plan = Plan {
                 root,
-                relations: [("public.category".to_owned(), facts)].into(),
-                executed: Some(Execution {
-                    ms: 35.0,
-                    ..Execution::default()
-                }),
+                relations: [("public.contract".to_owned(), facts)].into(),
                 ..Plan::default()
             };
             let found = found_with(vec![], |observed| {
-                observed.statements = Some(statement("WITH RECURSIVE t AS", Some(plan)));
+                let mut seen = statement("WITH valid AS", Some(plan));
+                seen.statements[0].counters = Some(Counters {
+                    calls: 100.0,
+                    rows: Some(5.0),
+                    ..Counters::default()
+                });
+                observed.statements = Some(seen);
             });
             found.into_iter().find(|f| f.id == "cte-materialized")
         };
-        let told = found("(t.id = $1)", 1.0).unwrap();
-        assert!(
-            told.remedy[0].text.contains("WHERE id = value"),
-            "{:?}",
-            told.remedy
-        );
-        assert!(found("(t.id = $1)", 8000.0).is_none());
-        // Known when it is there.
-        assert!(found("(t.depth = $1)", 1.0).is_none());
+        let seen = found("(v.customer = $1)", 20_000.0).unwrap();
+        let step = &seen.remedy[0].text;
+        assert!(step.starts_with("WITH valid AS NOT MATERIALIZED"), "{step}");
+        // A condition on nothing that a table has, and few rows.
+        assert!(found("(v.total = $1)", 20_000.0).is_none());
+        assert!(found("(v.customer = $1)", 300.0).is_none());
     }
 }

@@ -1,5 +1,4 @@
-//! Tables that are declared in a way which makes their plans or their pages dear: rows that take far more room than what is
-//! read of them, costs that are set for a tablespace, numbers of distinct values that were fixed by hand.
+//! Tables whose rows take far more room than what is read of them.
 
 use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
 use pgassay_text::quote::quote_ident;
@@ -10,11 +9,7 @@ use super::{Detector, run};
 use crate::evidence::Evidence;
 use crate::finding::{Confidence, Observation, StepKind};
 
-pub(super) const DETECTORS: &[Detector] = &[
-    run("rows-wide", wide),
-    run("tablespace-costs", tablespace),
-    run("distinct-overridden", overridden),
-];
+pub(super) const DETECTORS: &[Detector] = &[run("rows-wide", wide)];
 
 /// The part of a plan below which a scan does not matter.
 const MINOR: f64 = 0.3;
@@ -110,7 +105,7 @@ fn filled(table: &str, facts: &RelationFacts, each: f64) -> Option<Why> {
 
 /// Columns of a fixed length that are filled with blanks.
 fn padded(table: &str, facts: &RelationFacts, each: f64) -> Option<Why> {
-    let columns = facts.declared.wide.iter();
+    let columns = facts.wide.iter();
     let padded = columns.filter(|(_, wide)| wide.kind.starts_with("character("));
     let padded: Vec<(&String, f64)> = padded.map(|(name, wide)| (name, wide.bytes)).collect();
     let bytes: f64 = padded.iter().map(|(_, bytes)| bytes).sum();
@@ -153,7 +148,7 @@ fn kept_within(
         .and_then(|target| target.parse::<f64>().ok())
         .is_some_and(|target| target > TOASTED);
     let kept = |storage: &str| raised || matches!(storage, "plain" | "main");
-    let columns = facts.declared.wide.iter();
+    let columns = facts.wide.iter();
     let held: Vec<_> = columns
         .filter(|(name, wide)| kept(&wide.storage) && wide.bytes >= 0.3 * each && !named(name))
         .collect();
@@ -266,149 +261,13 @@ fn taken_apart(
     })
 }
 
-/// From which cost of a random page on, in units of a sequential one, no device explains it.
-const ABSURD: f64 = 20.0;
-
-fn tablespace(evidence: &Evidence) -> Option<Observation> {
-    let run = evidence.run?;
-    let hits = with_plans(&run, |statement, plan| {
-        let all = plan.root.all().into_iter();
-        let scans = all.filter_map(|(_, node)| {
-            let table = node.relation.as_deref()?;
-            let facts = plan.relations.get(table)?;
-            Some((node, table, facts, facts.declared.tablespace.as_ref()?))
-        });
-        let (node, table, _, (name, options)) =
-            scans.max_by(|a, b| plan.part(a.0).total_cmp(&plan.part(b.0)))?;
-        let cost = |key: &str| options.get(key).and_then(|v| v.parse::<f64>().ok());
-        let of_server = |key: &str, default: f64| {
-            run.setting(key)
-                .and_then(|v| v.parse().ok())
-                .unwrap_or(default)
-        };
-        let random = cost("random_page_cost").unwrap_or_else(|| of_server("random_page_cost", 4.0));
-        let sequential = cost("seq_page_cost").unwrap_or_else(|| of_server("seq_page_cost", 1.0));
-        let whole = node.kind == "Seq Scan";
-        let absurd = match whole {
-            true => random > ABSURD * sequential.max(0.01),
-            false => sequential > ABSURD || random < 0.1 * sequential,
-        };
-        let part = plan.part(node);
-        if !absurd || part < MINOR {
-            return None;
-        }
-        let set: Vec<String> = options
-            .iter()
-            .map(|(key, value)| format!("{key} = {value}"))
-            .collect();
-        let names: Vec<&str> = options
-            .keys()
-            .map(String::as_str)
-            .filter(|key| key.ends_with("_cost"))
-            .collect();
-        let selects = node.conditions.contains_key("Filter");
-        Some(Hit {
-            statement,
-            part: Part::of_work(evidence, statement, part),
-            left: None,
-            saw: format!(
-                "The tablespace {name} has costs of its own ({}), which is why {table} is {}.",
-                set.join(", "),
-                if whole {
-                    "read whole, and not by an index"
-                } else {
-                    "read by an index, row by row"
-                }
-            ),
-            confidence: if selects || !whole {
-                Confidence::High
-            } else {
-                Confidence::Medium
-            },
-            evidence: Vec::new(),
-            steps: vec![(
-                StepKind::Sql,
-                format!(
-                    "ALTER TABLESPACE {} RESET ({});   -- the server's own settings then hold; no restart",
-                    quote_ident(name),
-                    names.join(", ")
-                ),
-            )],
-        })
-    });
-    joined(&run, hits)
-}
-
-/// How far estimates must be off.
-const OFF: f64 = 8.0;
-
-fn overridden(evidence: &Evidence) -> Option<Observation> {
-    let run = evidence.run?;
-    let hits = with_plans(&run, |statement, plan| {
-        let (table, column, distinct) = plan.relations.iter().find_map(|(table, facts)| {
-            let (column, distinct) = facts.declared.distinct.first_key_value()?;
-            Some((table, column, *distinct))
-        })?;
-        let all = plan.root.all();
-        let names_it = |node: &Node| {
-            let texts = node.conditions.values().chain(&node.group_key);
-            texts
-                .into_iter()
-                .any(|text| words(text).any(|word| word == column.as_str()))
-        };
-        if !all.iter().any(|(_, node)| names_it(node)) {
-            return None;
-        }
-        // What stands below a LIMIT ends before all of its rows have come.
-        let limits = all.iter().filter(|(_, node)| node.kind == "Limit");
-        let ended: Vec<*const Node> = limits
-            .flat_map(|(_, limit)| limit.all())
-            .map(|(_, node)| std::ptr::from_ref(node))
-            .collect();
-        let off = all.iter().filter_map(|(_, node)| {
-            if ended.contains(&std::ptr::from_ref(*node)) {
-                return None;
-            }
-            let (seen, expected) = (node.actual_rows?.max(1.0), node.rows.max(1.0));
-            let factor = (seen / expected).max(expected / seen);
-            (factor >= OFF).then_some((factor, *node, expected, seen))
-        });
-        let (_, node, expected, seen) = off.max_by(|a, b| a.0.total_cmp(&b.0))?;
-        let whole = match distinct < 0.0 {
-            true => format!("{:.0} % of its rows", -100.0 * distinct),
-            false => format!("{distinct:.0}"),
-        };
-        Some(Hit {
-            statement,
-            part: Part::of_work(evidence, statement, 1.0),
-            left: None,
-            saw: format!(
-                "The planner takes {table} to have {whole} different values of {column}, as was set by hand (n_distinct), and chooses its plan by that: {expected:.0} rows \
-                 expected where {seen:.0} came ({}).",
-                node.kind
-            ),
-            confidence: Confidence::Medium,
-            evidence: Vec::new(),
-            steps: vec![(
-                StepKind::Sql,
-                format!(
-                    "ALTER TABLE {table} ALTER COLUMN {} RESET (n_distinct); ANALYZE {table};   -- or a number that is true, as a part of the rows (-0.1) where the table grows",
-                    quote_ident(column)
-                ),
-            )],
-        })
-    });
-    joined(&run, hits)
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::database::tests::statement;
     use super::super::tests::made::found_with;
     use super::*;
     use crate::Finding;
-    use pgassay_model::observed::declared::{DeclaredFacts, WideColumn};
-    use pgassay_model::observed::plans::{Execution, Work};
+    use pgassay_model::observed::plans::{Execution, WideColumn, Work};
 
     fn found(id: &str, text: &str, facts: RelationFacts, rows: f64) -> Option<Finding> {
         let root = Node {
@@ -454,10 +313,7 @@ mod tests {
             storage: storage.into(),
         };
         RelationFacts {
-            declared: DeclaredFacts {
-                wide: [(name.to_owned(), wide)].into(),
-                ..DeclaredFacts::default()
-            },
+            wide: [(name.to_owned(), wide)].into(),
             ..facts(10_000.0, 10_000.0)
         }
     }
@@ -511,53 +367,5 @@ mod tests {
                 .contains("ON public.t (a) INCLUDE (amount)")
         );
         assert!(of(5).is_none());
-    }
-
-    #[test]
-    fn costs_of_a_tablespace_are_taken_back() {
-        let of = |cost: &str| RelationFacts {
-            declared: DeclaredFacts {
-                tablespace: Some((
-                    "pg_default".into(),
-                    [("random_page_cost".to_owned(), cost.to_owned())].into(),
-                )),
-                ..DeclaredFacts::default()
-            },
-            ..facts(100_000.0, 2000.0)
-        };
-        let seen = found("tablespace-costs", "SELECT n FROM t", of("500"), 500.0).unwrap();
-        assert!(
-            seen.remedy[0]
-                .text
-                .starts_with("ALTER TABLESPACE pg_default RESET (random_page_cost)"),
-            "{seen:#?}"
-        );
-        assert!(found("tablespace-costs", "SELECT n FROM t", of("1.1"), 500.0).is_none());
-    }
-
-    #[test]
-    fn a_number_of_values_that_was_fixed_and_is_wrong_is_taken_back() {
-        let of = RelationFacts {
-            declared: DeclaredFacts {
-                distinct: [("a".to_owned(), 3.0)].into(),
-                ..DeclaredFacts::default()
-            },
-            ..facts(100_000.0, 2000.0)
-        };
-        let seen = found(
-            "distinct-overridden",
-            "SELECT n FROM t",
-            of.clone(),
-            33_000.0,
-        )
-        .unwrap();
-        assert!(
-            seen.remedy[0]
-                .text
-                .contains("ALTER COLUMN a RESET (n_distinct); ANALYZE public.t"),
-            "{seen:#?}"
-        );
-        // As it turns out to be true, nothing is wrong with it.
-        assert!(found("distinct-overridden", "SELECT n FROM t", of, 600.0).is_none());
     }
 }

@@ -4,9 +4,8 @@
 use pgassay_model::observed::plans::{Node, Plan};
 use pgassay_text::quote::quote_ident;
 
-use super::conditions::{index_named, words};
+use super::conditions::{Compared, compared, conjuncts, disjuncts, index_named, words};
 use super::hits::{Hit, Part, joined, with_plans};
-use super::targets::{columns, conditions, larger, of_all, small};
 use super::{Detector, counts, run};
 use crate::evidence::{Evidence, RunEvidence};
 use crate::finding::{Confidence, Observation, Severity, StepKind};
@@ -227,7 +226,7 @@ fn hit<'s>(
             ..node.clone()
         });
     let node = of_index.as_ref().unwrap_or(node);
-    let mut steps = remedies(of_all(run), plan, node);
+    let mut steps = remedies(plan, node);
     // Statistics that nobody keeps are wrong for that alone.
     let off = ["track_counts", "autovacuum"]
         .into_iter()
@@ -267,7 +266,7 @@ fn hit<'s>(
 }
 
 /// What the estimate of a node's rows rests on, that of the first below it that does not only hand on.
-fn remedies(of_all: Option<u32>, plan: &Plan, node: &Node) -> Vec<(StepKind, String)> {
+fn remedies(plan: &Plan, node: &Node) -> Vec<(StepKind, String)> {
     let advice = |text: &str| vec![(StepKind::Advice, text.to_owned())];
     let below = node.all().into_iter().map(|(_, node)| node);
     if let Some(function) = below.clone().find(|n| n.kind == "Function Scan") {
@@ -281,21 +280,8 @@ fn remedies(of_all: Option<u32>, plan: &Plan, node: &Node) -> Vec<(StepKind, Str
             ),
         )];
     }
-    let read: Option<&Node> = below
-        .clone()
-        .find(|n| matches!(n.kind.as_str(), "CTE Scan" | "WorkTable Scan"));
-    if let Some(read) = read {
-        let all = plan.root.all();
-        let mut computed = all.iter().filter(|(_, n)| n.computes.is_some());
-        let recursive = read.kind == "WorkTable Scan"
-            || computed.any(|(_, n)| n.computes == read.cte && n.kind == "Recursive Union");
-        if recursive {
-            return advice(
-                "the planner takes each round of a recursion for ten times its first part, and no statistics or form of the CTE say \
-                 otherwise: where the rest of the plan goes by it, put the recursion's rows into a temporary table, ANALYZE that, and \
-                 join with it",
-            );
-        }
+    let mut ctes = below.clone().filter(|n| n.kind == "CTE Scan");
+    if ctes.next().is_some() {
         return advice(
             "have the condition reach the tables: WITH … AS NOT MATERIALIZED, or the condition within the CTE; nobody keeps \
              statistics of what a CTE gives, and ANALYZE and CREATE STATISTICS do not reach it",
@@ -330,21 +316,17 @@ fn remedies(of_all: Option<u32>, plan: &Plan, node: &Node) -> Vec<(StepKind, Str
     }
     let scan = below.clone().find(|n| n.relation.is_some());
     match scan {
-        Some(scan) => of_scan(of_all, plan, scan),
+        Some(scan) => of_scan(plan, scan),
         None => Vec::new(),
     }
 }
 
-fn of_scan(of_all: Option<u32>, plan: &Plan, scan: &Node) -> Vec<(StepKind, String)> {
+fn of_scan(plan: &Plan, scan: &Node) -> Vec<(StepKind, String)> {
     let (Some(table), conditions) = (scan.relation.as_deref(), conditions(scan)) else {
         return Vec::new();
     };
     let facts = plan.relations.get(table);
     let columns = columns(plan, scan);
-    let small = small(of_all, plan, scan);
-    if !small.is_empty() {
-        return larger(table, &small);
-    }
     let analyze = format!("ANALYZE {table};");
     let ranges = conditions.iter().filter(|part| {
         [" < ", " > ", " <= ", " >= "]
@@ -390,6 +372,29 @@ fn of_scan(of_all: Option<u32>, plan: &Plan, scan: &Node) -> Vec<(StepKind, Stri
     )]
 }
 
+/// Conditions of a scan, each by itself.
+fn conditions(scan: &Node) -> Vec<&str> {
+    let of = ["Index Cond", "Recheck Cond", "Filter"];
+    let of = of.iter().filter_map(|name| scan.conditions.get(*name));
+    of.flat_map(|condition| conjuncts(condition)).collect()
+}
+
+/// The columns that conditions of a scan compare, each by itself.
+fn columns(plan: &Plan, scan: &Node) -> Vec<String> {
+    let facts = scan
+        .relation
+        .as_ref()
+        .and_then(|table| plan.relations.get(table));
+    let column = |part: &&str| match compared(part, facts?) {
+        Some(Compared::Column(column)) if disjuncts(part).len() == 1 => Some(column),
+        _ => None,
+    };
+    let mut columns: Vec<String> = conditions(scan).iter().filter_map(column).collect();
+    columns.sort_unstable();
+    columns.dedup();
+    columns
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -421,7 +426,7 @@ mod tests {
             relations: BTreeMap::from([("public.t".to_owned(), facts)]),
             ..Plan::default()
         };
-        remedies(None, &plan, node).remove(0).1
+        remedies(&plan, node).remove(0).1
     }
 
     /// Autovacuum was on, and told of no change: the setting stood apart from what came of it.
@@ -498,11 +503,6 @@ mod tests {
         );
         let cte = told(&node("CTE Scan", "Filter: (v.a = $1)", vec![]));
         assert!(cte.contains("NOT MATERIALIZED"), "{cte}");
-        let round = told(&node("WorkTable Scan", "", vec![]));
-        assert!(
-            round.contains("temporary table") && !round.contains("MATERIALIZED"),
-            "{round}"
-        );
         let range = node(
             "Index Scan on",
             "Index Cond: ((t.low <= $1) AND (t.high >= $2))",
@@ -524,29 +524,6 @@ mod tests {
             ..node("Aggregate", "", vec![])
         };
         assert!(told(&grouped).contains("ndistinct"));
-    }
-
-    /// Nothing is made otherwise of a CTE that is recursive.
-    #[test]
-    fn the_rows_of_a_recursion_are_told_no_materialization() {
-        let cte = |kind: &str| Node {
-            computes: Some("tree".into()),
-            relationship: Some("InitPlan".into()),
-            ..node(kind, "", vec![])
-        };
-        let told = |kind: &str| {
-            let scan = Node {
-                cte: Some("tree".into()),
-                ..node("CTE Scan", "", vec![])
-            };
-            let plan = Plan {
-                root: node("Hash Join", "", vec![cte(kind), scan]),
-                ..Plan::default()
-            };
-            remedies(None, &plan, &plan.root.nodes[1]).remove(0).1
-        };
-        assert!(!told("Recursive Union").contains("MATERIALIZED"));
-        assert!(told("Aggregate").contains("NOT MATERIALIZED"));
     }
 
     /// Forty rows of four hundred partitions, of each of which the planner expects one.

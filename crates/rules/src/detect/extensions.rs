@@ -50,48 +50,6 @@ const KNOWN: &[Known] = &[
         ],
     },
     Known {
-        library: "fuzzystrmatch",
-        symbols: &[],
-        setting: None,
-        why: "Texts are compared by their sound or by the steps from one to the other (levenshtein), with each row: no index serves these functions of two values.",
-        instead: &[
-            "find candidates by an index first: column % value with an index USING gin (column gin_trgm_ops) (extension pg_trgm), and compute levenshtein() for these few alone; \
-             levenshtein_less_equal(), with a limit, stops early",
-            "for soundex(), metaphone() and daitch_mokotoff(), which depend on one value: an index on the expression, ON table (soundex(column))",
-        ],
-    },
-    Known {
-        library: "unaccent",
-        symbols: &[],
-        setting: None,
-        why: "unaccent() is computed for each row; it is STABLE, so that no index can have it as it is.",
-        instead: &[
-            "an IMMUTABLE function around it (SELECT public.unaccent('public.unaccent', $1)), and an index on that function of the column; the statement then calls the same one",
-            "or a generated column that keeps the text without accents, by that function",
-        ],
-    },
-    Known {
-        library: "libxml2",
-        symbols: &[],
-        setting: None,
-        why: "XML is kept as text, and each xpath(), xmltable() or IS DOCUMENT parses the document from its beginning, for each row.",
-        instead: &[
-            "an index on what is searched for: ON table (((xpath('/path/text()', column))[1]::text)); or columns that keep it, filled on writing (a trigger: xpath() may stand in a generated column, too)",
-            "take several values out in one go (xmltable()), of the rows that are shown",
-        ],
-    },
-    Known {
-        library: "pg_trgm",
-        symbols: &[],
-        setting: Some(("pg_trgm.similarity_threshold", 0.3)),
-        why: "Each pair of texts is taken apart into groups of three letters and compared. An index on these leads to all texts that could be as \
-              similar as pg_trgm.similarity_threshold asks for, 0.3 by default: the lower, the more there are.",
-        instead: &[
-            "raise pg_trgm.similarity_threshold for the sessions that search (SET, or ALTER ROLE … SET), or look for words: value <% column",
-            "for the most similar few: ORDER BY column <-> value LIMIT n, with an index USING gist (column gist_trgm_ops)",
-        ],
-    },
-    Known {
         library: "libicu",
         symbols: &[],
         setting: None,
@@ -101,27 +59,6 @@ const KNOWN: &[Known] = &[
             "COLLATE \"C\" for codes, keys and whatever nobody reads in order: in the column's definition, so that its indexes have it, too",
             "where case should not matter, keep the values in one case (lower() on writing, or an index on lower(column)), instead of a \
              nondeterministic collation",
-        ],
-    },
-    Known {
-        library: "dict_",
-        symbols: &[],
-        setting: None,
-        why: "Texts are parsed into lexemes for a text search, each normalized by a dictionary. Whoever calls to_tsvector() on a \
-              column in a statement (for ts_rank, ts_headline or a condition without an index on that expression) does so for each row anew.",
-        instead: &[
-            super::searches::STORED,
-            "rank fewer hits: take the newest, or those of an exact condition, before ts_rank",
-        ],
-    },
-    Known {
-        library: "file_fdw",
-        symbols: &[],
-        setting: None,
-        why: "A foreign table of file_fdw is a file: it has no index, and each scan opens it, reads it from beginning to end and takes each line apart.",
-        instead: &[
-            "load the file into a table with a key as often as it comes (COPY, INSERT … SELECT from the foreign table), or keep it in a materialized view \
-             with an index",
         ],
     },
 ];
@@ -178,9 +115,6 @@ mod tests {
         assert!(crypt[0].contains("sha256()"), "{crypt:?}");
         let icu = advised("libicui18n.so.72.1", &["icu_72::CollationKeys"]);
         assert!(icu[0].contains("COLLATE \"C\""), "{icu:?}");
-        assert!(advised("pg_trgm.so", &["cnt_sml"])[1].contains("<->"));
-        let stems = advised("dict_snowball.so", &["english_UTF_8_stem"]);
-        assert!(stems[0].contains("STORED"), "{stems:?}");
     }
 
     #[test]

@@ -20,24 +20,16 @@ enum Value {
     /// Bytes, milliseconds or a number, without those that are 0 or less where these switch it off.
     Below(f64),
     AtLeast(f64),
-    /// What another setting has not.
-    DiffersFrom(&'static str),
 }
 
 /// What shows that it is done.
 enum Sign {
     /// The share of the CPU samples within one of these functions.
     Within(&'static [&'static str]),
-    /// The share of the CPU samples in these libraries.
-    Library(&'static str),
     /// The share of the sessions' time at these waits.
     At(&'static [(&'static str, &'static [&'static str])]),
     /// The share of the sessions' time in statements that begin with one of these words, where it has them spill.
     Spilling(&'static [&'static str]),
-    /// The share of the sessions' time at locks, where those who hold them wait for locks, too.
-    Circle,
-    /// Sessions that are opened all the time.
-    Opened,
 }
 
 /// What is put in its place.
@@ -61,8 +53,8 @@ struct Row {
 }
 
 use Instead::Default;
-use Sign::{At, Circle, Library, Opened, Spilling, Within};
-use Value::{AtLeast, Below, DiffersFrom, Is, IsNot};
+use Sign::{At, Spilling, Within};
+use Value::{AtLeast, Below, Is, IsNot};
 
 const fn row(
     setting: &'static str,
@@ -83,8 +75,6 @@ const fn row(
     }
 }
 
-/// The part of the holders that may go on where sessions wait for each other in a circle.
-const ROOTS: f64 = 0.2;
 /// Statements that build an index by sorting.
 const BUILDS: &[&str] = &[
     "CREATE INDEX",
@@ -108,13 +98,6 @@ const ROWS: &[Row] = &[
     row("wal_consistency_checking", IsNot(&[""]), (&[LOG, Within(&["XLogInsert", "XLogInsertRecord", "XLogRecordAssemble"])], 0.1),
         "each record of the log carries whole images of the pages that it changes, so that a standby can compare them: a developer's check",
         Default, ""),
-    row("deadlock_timeout", AtLeast(5_000.0), (&[Circle], 0.3),
-        "sessions that wait for each other in a circle are found out only after that long, and all who queue behind them wait, too",
-        Default, "take the rows in the same order in all transactions, so that no deadlocks arise"),
-    row("deadlock_timeout", Below(50.0), (&[Within(&["CheckDeadLock", "DeadLockCheck"])], 0.05),
-        "each session that waits for a lock soon searches the whole table of locks for a circle", Default, ""),
-    row("max_files_per_process", Below(500.0), (&[Within(&["PathNameOpenFilePerm", "LruDelete", "BasicOpenFilePerm", "do_sys_openat2", "do_filp_open"])], 0.05),
-        "a session may keep that many files open, and opens and closes files all the time where its tables, indexes and partitions are more", Default, RESTART),
     row("temp_buffers", Below(4.0 * 1024.0 * 1024.0), (&[Within(&["LocalBufferAlloc", "GetLocalVictimBuffer", "FlushLocalBuffer"])], 0.15),
         "a temporary table has so little memory in its session, and its pages go to files and come back", Instead::Value("32MB"), "sessions that have used temporary tables keep the old value"),
     row("maintenance_work_mem", Below(16.0 * 1024.0 * 1024.0), (&[Spilling(BUILDS)], 0.1),
@@ -123,12 +106,6 @@ const ROWS: &[Row] = &[
     row("bytea_output", Is(&["escape"]), (&[Within(&["byteaout"])], 0.05),
         "each byte of a bytea value is written as text in the old escape form, three or four characters for many of them", Default,
         "and have the driver ask for binary results"),
-    row("client_encoding", DiffersFrom("server_encoding"), (&[Within(&["pg_do_encoding_conversion", "pg_server_to_any", "pg_any_to_server", "perform_default_encoding_conversion", "UtfToLocal", "LocalToUtf"]), Library("utf8_and_")], 0.05),
-        "each text is converted on its way to the client and back", Default, "the client's own setting (PGCLIENTENCODING, its driver) comes before the server's"),
-    row("client_connection_check_interval", Below(1000.0), (&[Within(&["ClientCheckTimeoutHandler", "pq_check_connection"])], 0.03),
-        "a statement that runs asks the kernel again and again whether its client is still there", Default, ""),
-    row("track_activity_query_size", AtLeast(65_536.0), (&[Within(&["pgstat_report_activity", "pgstat_read_current_status", "pgstat_get_backend_current_activity", "pgstat_fetch_stat_beentry", "pgstat_bestart"])], 0.05),
-        "whoever reads pg_stat_activity copies so many bytes for each session, and so does each report of a long statement", Default, RESTART),
     row("track_functions", IsNot(&["none"]), (&[Within(&["pgstat_init_function_usage", "pgstat_end_function_usage"])], 0.05),
         "each call of a function is timed by two looks at the clock", Default, ""),
     row("track_commit_timestamp", Is(&["on"]), (&[At(&[("LWLock", &["CommitTsSLRU", "CommitTsBuffer", "CommitTs", "CommitTsControl"])]), Within(&["TransactionTreeSetCommitTsData"])], 0.05),
@@ -144,27 +121,14 @@ const ROWS: &[Row] = &[
         "each new file of the log is made and filled anew instead of an old one being used again", Default, ""),
     row("min_wal_size", Below(80.0 * 1024.0 * 1024.0), (&[At(&[("IO", &["WALInitWrite", "WALInitSync"])])], 0.1),
         "files of the log are removed, and each new one is made and filled anew", Instead::Value("1GB"), ""),
-    row("default_transaction_deferrable", Is(&["on"]), (&[At(&[("IPC", &["SafeSnapshot"])])], 0.1),
-        "each read-only serializable transaction waits, before it begins, until all writing serializable transactions have ended", Default,
-        "SET TRANSACTION … DEFERRABLE is for the single long report that must not fail"),
-    row("stats_fetch_consistency", Is(&["snapshot"]), (&[Within(&["pgstat_build_snapshot", "pgstat_prep_snapshot"])], 0.05),
-        "the first look at a counter in a transaction copies the counters of all objects", Default, ""),
     row("pg_stat_statements.max", Below(2000.0), (&[At(&[("LWLock", &["pg_stat_statements"])]), Within(&["entry_dealloc", "gc_qtexts", "need_gc_qtexts", "qtext_load_file", "qtext_store"])], 0.05),
         "pg_stat_statements forgets statements all the time to make room for others, under a lock that all sessions need, and rewrites its file of texts",
         Instead::Value("5000"), "it is in force after a restart of the server; and have the application send parameters, so that its statements are fewer"),
-    row("pg_stat_statements.track", Is(&["all"]), (&[Within(&["pgss_store", "pgss_ExecutorStart", "pgss_ExecutorEnd"]), Library("pg_stat_statements")], 0.1),
-        "statements within functions are counted one by one, too", Instead::Value("top"), ""),
-    row("dynamic_shared_memory_type", Is(&["mmap"]), (&[At(&[("IO", &["DSMFillZeroWrite"])]), Within(&["dsm_impl_mmap", "dsm_impl_posix_resize"])], 0.05),
-        "memory that parallel workers share is a file in the data directory, which is filled and written out", Default, RESTART),
     row("logical_decoding_work_mem", Below(32.0 * 1024.0 * 1024.0), (&[At(&[("IO", &["ReorderBufferWrite", "ReorderBufferRead"])]), Within(&["ReorderBufferCheckMemoryLimit", "ReorderBufferSerializeTXN", "ReorderBufferRestoreChanges"])], 0.05),
         "a transaction that is decoded goes to files and comes back from them once its changes take more than that", Default,
         "smaller transactions need less of it; a subscription with streaming = on sends them while they run"),
-    row("temp_tablespaces", IsNot(&[""]), (&[At(&[("IO", &["BufFileWrite", "BufFileRead", "BufFileTruncate"])])], 0.2),
-        "temporary files and temporary tables lie in that tablespace, and sessions wait for them", Default,
-        "where it must stay, move the tablespace onto a fast disk without synchronous writes (mount option sync, chattr +S); more work_mem makes temporary files fewer"),
     row("wal_sync_method", IsNot(&["fdatasync", "fsync_writethrough"]), (&[At(&[("IO", &["WALWrite", "WALSync"]), ("LWLock", &["WALWrite"])])], 0.2),
         "the log is written in that way in the place of fdatasync, the default on Linux", Default, "pg_test_fsync times each of them on this device"),
-    row("log_hostname", Is(&["on"]), (&[Opened], 0.0), "each new session that comes over the network is looked up by name first", Default, ""),
 ];
 
 /// All of them, each under the setting's name.
@@ -195,13 +159,12 @@ fn number(value: &str) -> Option<f64> {
 }
 
 impl Value {
-    fn has(&self, run: &RunEvidence, value: &str) -> bool {
+    fn has(&self, value: &str) -> bool {
         match self {
             Is(values) => values.contains(&value),
             IsNot(values) => !values.contains(&value),
             Below(limit) => number(value).is_some_and(|n| n > 0.0 && n < *limit),
             AtLeast(limit) => number(value).is_some_and(|n| n >= *limit),
-            DiffersFrom(other) => run.setting(other).is_some_and(|other| other != value),
         }
     }
 }
@@ -223,7 +186,6 @@ enum Seen {
     Samples(f64),
     Waits(f64),
     Statements(f64),
-    Counters,
 }
 
 impl Sign {
@@ -234,13 +196,6 @@ impl Sign {
                 let shares = names.iter().filter_map(|name| profile.function(name));
                 let most = shares.map(|f| f.total_share).fold(0.0, f64::max);
                 profile.shows(most, 0.0).then_some(Seen::Samples(most))
-            }
-            Library(name) => {
-                let profile = evidence.profile?;
-                let objects = profile.objects.iter();
-                let of = objects.filter(|o| o.object.starts_with(name));
-                let share: f64 = of.map(|o| o.share).sum();
-                profile.shows(share, 0.0).then_some(Seen::Samples(share))
             }
             At(events) => {
                 let share = run.wait_share(|kind, event| waits::is_of(kind, event, events))?;
@@ -254,24 +209,6 @@ impl Sign {
                     spills.map(|s| s.share).sum::<f64>().min(1.0),
                 ))
             }
-            Circle => {
-                let holders = &run.observed?.blockers.as_ref()?.holders;
-                let pairs = |roots: bool| -> u64 {
-                    let those = holders.iter().filter(|h| !roots || !h.is_link());
-                    those.map(|h| h.pairs).sum()
-                };
-                // In a queue somebody holds what the others want, and goes on.
-                let circle = pairs(true) as f64 <= ROOTS * pairs(false) as f64;
-                let share = run.wait_share(|kind, event| kind == "Lock" && event != "extend")?;
-                (circle && pairs(false) > 0).then_some(Seen::Waits(share))
-            }
-            Opened => {
-                let counters = run.observed?.counters.as_ref()?;
-                let opened = counters.database_rate("sessions")?;
-                let done = counters.database_rate("xact_commit")?;
-                // A session for a transaction or a few.
-                (opened >= 1.0 && done <= 10.0 * opened).then_some(Seen::Counters)
-            }
         }
     }
 }
@@ -279,7 +216,7 @@ impl Sign {
 impl Row {
     fn look(&self, evidence: &Evidence, run: &RunEvidence) -> Option<Named> {
         let (value, source) = evidence.value_and_source(self.setting)?;
-        if matches!(source, "default" | "override") || !self.value.has(run, value) {
+        if matches!(source, "default" | "override") || !self.value.has(value) {
             return None;
         }
         let saw = format!("{} = {value}: {}.", self.setting, self.does);
@@ -290,7 +227,6 @@ impl Row {
             let (share, of_time) = match seen {
                 Seen::Samples(share) => (share, share * running),
                 Seen::Waits(share) | Seen::Statements(share) => (share, share),
-                Seen::Counters => (1.0, 0.0),
             };
             (share >= self.least).then_some((of_time, sign, seen))
         });
@@ -301,7 +237,7 @@ impl Row {
             (Seen::Waits(share), sign) => {
                 let is = |kind: &str, event: &str| match sign {
                     At(events) => waits::is_of(kind, event, events),
-                    _ => kind == "Lock" && event != "extend",
+                    Within(_) | Spilling(_) => false,
                 };
                 waiting(evidence, run, (share, saw), is)
                     .seen(format!(
@@ -320,9 +256,6 @@ impl Row {
                     ))
                     .most_in(weighty(run).find(|s| spills(s, BUILDS)))
             }
-            // What it takes of the time was not measured.
-            (_, _) => Observation::measured(Basis::Counters, None, saw)
-                .seen("sessions are opened all the time, by pg_stat_database"),
         };
         let change = match self.instead {
             Default => format!("RESET {}", self.setting),
@@ -330,10 +263,7 @@ impl Row {
         };
         let mut seen = seen
             .severity(Severity::High)
-            .confidence(match sign {
-                Opened => Confidence::Medium,
-                _ => Confidence::High,
-            })
+            .confidence(Confidence::High)
             .sql(format!("ALTER SYSTEM {change}; SELECT pg_reload_conf();"));
         if !self.more.is_empty() {
             seen = seen.advice(self.more);
@@ -349,7 +279,7 @@ impl Row {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::made::{found_in_samples, found_on_cpus, found_with_settings};
+    use super::super::tests::made::{found_in_samples, found_on_cpus};
     use super::*;
     use crate::Finding;
 
@@ -421,21 +351,6 @@ mod tests {
         assert_eq!(number("1min"), Some(60_000.0));
         assert_eq!(number("-1"), Some(-1.0));
         assert_eq!(number("lz4"), None);
-    }
-
-    #[test]
-    fn what_new_sessions_pay_for_is_none_where_none_are_opened() {
-        let of = |sessions: f64| {
-            let found = found_with_settings(&[("log_hostname", "on", FILE)], move |observed| {
-                observed.counters = super::super::database::tests::counters(&[
-                    ("sessions", sessions),
-                    ("xact_commit", 40.0),
-                ]);
-            });
-            felt(&found).len()
-        };
-        assert_eq!(of(40.0), 1);
-        assert_eq!(of(0.0), 0);
     }
 
     #[test]

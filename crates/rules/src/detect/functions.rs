@@ -2,7 +2,6 @@
 
 use pgassay_model::observed::plans::Plan;
 
-use super::conditions::conjuncts;
 use super::hits::{Hit, Part, joined, with_plans};
 use super::plans::stable;
 use super::{Detector, logging, run, tenths};
@@ -73,59 +72,6 @@ fn calls_of(plan: &Plan, function: &str) -> Option<(f64, bool)> {
     most
 }
 
-/// The COST that a function in an interpreted language has unless it says another one.
-const COST: f64 = 100.0;
-
-/// The step for a function that says it is cheap, and whose condition is looked at before cheaper ones for that.
-fn too_cheap(plan: &Plan, function: &str) -> Option<(StepKind, String)> {
-    let definition = plan.definitions.get(function).filter(|of| of.cost < COST)?;
-    let all = plan.root.all().into_iter();
-    let filters = all.filter_map(|(_, node)| node.conditions.get("Filter"));
-    let mut parts = filters.map(|filter| conjuncts(filter));
-    let first = parts.any(|parts| parts.len() > 1 && calls_in(parts[0], function) > 0);
-    first.then(|| {
-        (
-            StepKind::Sql,
-            format!(
-                "ALTER FUNCTION {} COST 1000;   -- it says {}, where such functions have {COST:.0}: conditions are looked at in the order of their cost, so it is called for \
-                 rows that the others would leave out",
-                definition.signature, definition.cost
-            ),
-        )
-    })
-}
-
-/// Whether what begins with a call, `f(a)).b`, goes on with a column of what it gives.
-fn is_taken_apart(call: &str) -> bool {
-    let mut open = 0;
-    for (at, c) in call.char_indices() {
-        open += match c {
-            '(' => 1,
-            ')' => -1,
-            _ => 0,
-        };
-        if open == 0 && c == ')' {
-            return call[at..].starts_with(")).");
-        }
-    }
-    false
-}
-
-/// How many columns of a function's row are taken by a call each.
-fn columns_of(plan: &Plan, function: &str) -> usize {
-    let call = format!("{function}(");
-    let outputs = plan.root.all().into_iter();
-    let outputs = outputs.filter_map(|(_, node)| node.conditions.get("Output"));
-    let taken = outputs.map(|output| {
-        let calls = output.match_indices(&call);
-        let columns = calls.filter(|(at, _)| {
-            output[..*at].ends_with(['(', '.']) && is_taken_apart(&output[*at..])
-        });
-        columns.count()
-    });
-    taken.max().unwrap_or(0)
-}
-
 fn functions(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let hits = with_plans(&run, |statement, plan| {
@@ -164,46 +110,8 @@ fn functions(evidence: &Evidence) -> Option<Observation> {
             )
         }));
         let mut steps = Vec::new();
-        let columns = columns_of(plan, function);
-        if columns > 1 {
-            steps.push((
-                StepKind::Advice,
-                format!(
-                    "call {function} once for each row, in FROM: … CROSS JOIN LATERAL {function}(…) f, and f.* in the list; ({function}(…)).* \
-                     calls it once for each of its {columns} columns"
-                ),
-            ));
-        }
         if let Some(signature) = plan.volatile.get(function) {
             steps.push((StepKind::Sql, stable(function, signature)));
-        }
-        let catches = plan
-            .loops
-            .get(function)
-            .and_then(|facts| facts.catches.first());
-        if let Some(error) = catches {
-            let converts = ["invalid_text", "numeric_value", "datetime", "others"]
-                .iter()
-                .any(|name| error.to_ascii_lowercase().contains(name));
-            let instead = match converts {
-                true => {
-                    "Test the value before, CASE WHEN x ~ '^[0-9]{1,9}$' THEN x::int END, in a function of LANGUAGE sql IMMUTABLE, which becomes a part of the statement (from 16 on \
-                     pg_input_is_valid(x, 'int')); or convert once, on writing"
-                }
-                false => "Test beforehand what would raise it",
-            };
-            steps.push((
-                StepKind::Advice,
-                format!(
-                    "take the block that catches {error} out of {function}: each call begins a subtransaction for it, and rolls that back where the error comes. {instead}"
-                ),
-            ));
-            evidence.push(format!(
-                "{function} has a block with EXCEPTION WHEN {error}"
-            ));
-        }
-        if let Some(step) = too_cheap(plan, function) {
-            steps.insert(0, step);
         }
         if selects {
             steps.push((
@@ -246,7 +154,6 @@ mod calls {
     #[test]
     fn calls_are_of_the_function_itself() {
         assert_eq!(calls_in("half(a), f(b), s.f(c), f_2(d)", "f"), 2);
-        assert!(is_taken_apart("f(a, (b))).c") && !is_taken_apart("f(a)), (g(c)).x"));
     }
 }
 

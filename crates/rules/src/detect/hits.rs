@@ -207,16 +207,6 @@ impl Left {
     }
 }
 
-impl Observation {
-    /// The same with what the remedy leaves of its share.
-    pub(super) fn left(self, left: Option<Left>) -> Self {
-        match left {
-            Some(left) => self.expects(1.0 - left.of_part, left.rests_on),
-            None => self,
-        }
-    }
-}
-
 /// Something wrong with a statement.
 pub(super) struct Hit<'s> {
     pub statement: &'s StatementTime,

@@ -24,7 +24,7 @@ struct Near<'a> {
     facts: &'a RelationFacts,
 }
 
-const REASONS: &[fn(&Near) -> Option<Mismatch>] = &[document, collation, pattern, hashed, partial];
+const REASONS: &[fn(&Near) -> Option<Mismatch>] = &[document, partial];
 
 /// The first index on a column of a condition for which it is known why it does not serve it.
 pub(super) fn mismatch(table: &str, filter: &str, facts: &RelationFacts) -> Option<Mismatch> {
@@ -52,11 +52,6 @@ pub(super) fn mismatch(table: &str, filter: &str, facts: &RelationFacts) -> Opti
 }
 
 impl Near<'_> {
-    fn create(&self, using: &str) -> (StepKind, String) {
-        let text = format!("CREATE INDEX CONCURRENTLY ON {}{using};", self.table);
-        (StepKind::Sql, text)
-    }
-
     fn kind(&self) -> &str {
         self.facts.types.get(self.column).map_or("", String::as_str)
     }
@@ -122,91 +117,6 @@ fn expression(part: &str, column: &str) -> Option<String> {
     (!text.contains('$')).then(|| text.to_owned())
 }
 
-/// The collation that an expression names: `"de-x-icu"` of `(t.name = $1 COLLATE "de-x-icu")`.
-fn named_collation(text: &str) -> Option<&str> {
-    let (_, behind) = text.split_once("COLLATE ")?;
-    let behind = behind.strip_prefix("pg_catalog.").unwrap_or(behind);
-    let end = behind.find([' ', ')', ',']).unwrap_or(behind.len());
-    Some(&behind[..end])
-}
-
-/// An index in another collation than that of the comparison.
-fn collation(near: &Near) -> Option<Mismatch> {
-    let listed = near.definition.split_once('(')?.1;
-    let first = &listed[..listed.find([',', ')']).unwrap_or(listed.len())];
-    let own = near
-        .facts
-        .declared
-        .collations
-        .get(near.column)
-        .map(|name| quote_ident(name));
-    let of_index = named_collation(first).map(str::to_owned);
-    let of_part = named_collation(near.part).map(str::to_owned);
-    let column = quote_ident(near.column);
-    let asked = of_part.clone().or_else(|| own.clone());
-    // pg_get_indexdef names a collation where it is not the column's.
-    let indexed = of_index.or(own);
-    let said = |name: &Option<String>| name.clone().unwrap_or_else(|| "the database's".to_owned());
-    if asked == indexed {
-        return None;
-    }
-    let using = match &of_part {
-        Some(name) => format!(" ({column} COLLATE {name})"),
-        None => format!(" ({column})"),
-    };
-    let (StepKind::Sql, index) = near.create(&using) else {
-        return None;
-    };
-    Some(Mismatch {
-        why: format!(
-            "{} is in the collation {}, and the comparison in {}: an index serves comparisons in its own collation only",
-            near.index.name,
-            said(&indexed),
-            said(&asked)
-        ),
-        step: (
-            StepKind::Sql,
-            format!(
-                "{index}   -- in the collation of the comparison; or compare with {column} COLLATE {}",
-                indexed.unwrap_or_else(|| "\"default\"".to_owned())
-            ),
-        ),
-    })
-}
-
-/// An index for patterns, and a comparison by order.
-fn pattern(near: &Near) -> Option<Mismatch> {
-    let class = [
-        "text_pattern_ops",
-        "varchar_pattern_ops",
-        "bpchar_pattern_ops",
-    ];
-    let class = class
-        .iter()
-        .find(|class| near.definition.contains(*class))?;
-    let ordered = [">", "<", ">=", "<="]
-        .iter()
-        .any(|operator| near.is(operator));
-    ordered.then(|| Mismatch {
-        why: format!(
-            "{} has the operator class {class}, which serves LIKE and =, and no order",
-            near.index.name
-        ),
-        step: near.create(&format!(" ({})", quote_ident(near.column))),
-    })
-}
-
-/// A hash index, and something else than an equality.
-fn hashed(near: &Near) -> Option<Mismatch> {
-    (near.index.method == "hash" && !near.is("=")).then(|| Mismatch {
-        why: format!(
-            "{} is a hash index, which serves = and nothing else",
-            near.index.name
-        ),
-        step: near.create(&format!(" ({})", quote_ident(near.column))),
-    })
-}
-
 /// An index of some rows, of which the condition does not say that it wants no others.
 fn partial(near: &Near) -> Option<Mismatch> {
     let (_, predicate) = near
@@ -233,7 +143,6 @@ fn partial(near: &Near) -> Option<Mismatch> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pgassay_model::observed::declared::DeclaredFacts;
 
     fn told(method: &str, definition: &str, kind: &str, filter: &str) -> Option<String> {
         let facts = RelationFacts {
@@ -270,37 +179,6 @@ mod tests {
         says(
             told(
                 "btree",
-                "USING btree (c COLLATE \"de-x-icu\")",
-                "text",
-                "(t.c = $1)",
-            ),
-            "CREATE INDEX CONCURRENTLY ON public.t (c);",
-        );
-        says(
-            told(
-                "btree",
-                "USING btree (c)",
-                "text",
-                "(t.c = $1 COLLATE \"C\")",
-            ),
-            "(c COLLATE \"C\")",
-        );
-        says(
-            told(
-                "btree",
-                "USING btree (c text_pattern_ops)",
-                "text",
-                "(t.c > $1)",
-            ),
-            "and no order",
-        );
-        says(
-            told("hash", "USING hash (c)", "integer", "(t.c > $1)"),
-            "a hash index",
-        );
-        says(
-            told(
-                "btree",
                 "USING btree (c) WHERE (NOT deleted)",
                 "integer",
                 "((t.c = $1) AND (NOT COALESCE(t.deleted, $2)))",
@@ -309,25 +187,5 @@ mod tests {
         );
         assert!(told("btree", "USING btree (c)", "text", "(t.c = $1)").is_none());
         assert!(told("gin", "USING gin (c)", "jsonb", "(t.c @> $1)").is_none());
-    }
-
-    #[test]
-    fn a_column_in_a_collation_of_its_own_is_compared_in_it() {
-        let facts = RelationFacts {
-            columns: vec!["c".into()],
-            declared: DeclaredFacts {
-                collations: [("c".to_owned(), "C".to_owned())].into(),
-                ..DeclaredFacts::default()
-            },
-            indexes: vec![IndexFacts {
-                name: "t_c".into(),
-                first: Some("c".into()),
-                valid: true,
-                definition: Some("USING btree (c)".into()),
-                ..IndexFacts::default()
-            }],
-            ..RelationFacts::default()
-        };
-        assert!(mismatch("public.t", "(t.c = $1)", &facts).is_none());
     }
 }

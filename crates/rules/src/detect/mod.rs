@@ -5,16 +5,11 @@
 
 mod alternatives;
 mod amounts;
-mod arms;
 mod beside;
 mod blockers;
-mod bodies;
-mod brin;
 mod build;
 mod catalogs;
 mod checkpoints;
-mod checks;
-mod commands;
 mod commits;
 mod computations;
 mod conditions;
@@ -25,34 +20,21 @@ mod ctes;
 mod cursors;
 mod database;
 mod declared;
-mod default_partition;
-mod digits;
-mod documents;
 mod estimates;
-mod existence;
 mod extensions;
 mod failures;
 mod felt;
-mod fenced;
-mod foreign;
-mod foreign_options;
 mod forms;
 mod functions;
 mod gentler;
 mod hits;
 mod horizon;
 mod identity;
-mod inner;
-mod late;
-mod limits;
 mod locked;
 mod logging;
 mod max_wal_size;
 mod memory;
-mod methods;
 mod mismatch;
-mod nearest;
-mod needless;
 mod nodes;
 mod notify;
 mod objects;
@@ -69,27 +51,20 @@ mod processor;
 mod products;
 pub(super) mod reference;
 mod releases;
-mod repeats;
-mod rewrites;
 mod run;
 mod samples;
 mod scaling;
 mod schema;
-mod searches;
 mod sessions;
 mod settings;
 mod shapes;
 mod spilling;
-mod stale;
 mod standbys;
 mod statements;
-mod statistics;
 mod stems;
 mod storage;
-mod targets;
 #[cfg(test)]
 pub mod tests;
-mod trigger_bodies;
 mod unread_indexes;
 mod updates;
 mod visibility;
@@ -97,9 +72,7 @@ mod volume;
 mod waiting;
 mod waits;
 mod wal;
-mod walks;
 mod whole;
-mod windows;
 mod writes;
 mod written;
 
@@ -179,10 +152,7 @@ const FUNCTIONS: &[&[Detector]] = &[
     plans::DETECTORS,
     partitions::DETECTORS,
     estimates::DETECTORS,
-    late::DETECTORS,
     alternatives::DETECTORS,
-    arms::DETECTORS,
-    checks::DETECTORS,
     shapes::DETECTORS,
     spilling::DETECTORS,
     objects::DETECTORS,
@@ -196,21 +166,13 @@ const FUNCTIONS: &[&[Detector]] = &[
     notify::DETECTORS,
     one_by_one::DETECTORS,
     functions::DETECTORS,
-    bodies::DETECTORS,
-    needless::DETECTORS,
     cursors::DETECTORS,
-    documents::DETECTORS,
-    digits::DETECTORS,
     updates::DETECTORS,
     connections::DETECTORS,
     identity::DETECTORS,
     logging::DETECTORS,
     process::DETECTORS,
     pools::DETECTORS,
-    methods::DETECTORS,
-    foreign::DETECTORS,
-    foreign_options::DETECTORS,
-    fenced::DETECTORS,
     declared::DETECTORS,
 ];
 

@@ -1,13 +1,12 @@
-//! Where the time of a statement goes within its plan, as an execution shows it: what no rule knows is named by the node
-//! that takes most of it.
+//! Where the time of a statement goes within its plan: what no rule knows is named by the node that takes most of it, as an
+//! execution shows it, or else as the planner estimates its cost.
 
 use pgassay_model::observed::plans::{Node, Plan, TriggerRun, Work};
 use pgassay_text::number::counted;
 
 use super::functions::calls_in;
-use super::hits::{Named, Part, asks_catalogues, is_about, weighty};
-use super::rewrites::rewrite;
-use super::{counts, forms, inner, tenths};
+use super::hits::{Hit, Named, Part, asks_catalogues, is_about, joined, weighty};
+use super::{counts, tenths};
 use crate::evidence::{Evidence, RunEvidence};
 use crate::finding::{Basis, Confidence, Finding, Observation, Severity, StepKind};
 use pgassay_evidence::observed::statements::StatementTime;
@@ -15,7 +14,7 @@ use pgassay_evidence::observed::statements::StatementTime;
 /// The entry.
 pub(super) const NODE: &str = "plan-node";
 
-/// A node with a smaller part of the execution is not named by itself.
+/// A trigger, or a statement within a function, with a smaller part of the execution is not named by itself.
 const MOST: f64 = 0.5;
 /// Rows that a node goes through below which it does nothing that is much,
 const FEW_ROWS: f64 = 1000.0;
@@ -28,15 +27,21 @@ const MANY_ROWS: f64 = 10_000.0;
 const MANY_BLOCKS: f64 = 100.0;
 /// Executions from which on it is these that are many.
 const OFTEN: f64 = 100.0;
+/// The share of all time from which on what was not executed is named.
+const LEAST: f64 = 0.05;
 /// Nodes that are named where all are.
 const NAMED: usize = 3;
+/// What is done where no rule and no form of the node says it.
+const NO_REMEDY: &str = "no specific remedy is known: run EXPLAIN (ANALYZE, BUFFERS) with values that the application sends, and look for a form of the statement \
+                         that reads fewer rows there";
 
-/// A node that was executed.
+/// A node, and its part of its plan.
 struct Busy<'p> {
     parent: Option<&'p Node>,
     node: &'p Node,
+    /// What it did; all zero where the plan was not executed.
     work: Work,
-    /// Its part of the execution's time, 0 to 1.
+    /// Its part of the execution's time, or of the plan's cost, 0 to 1.
     part: f64,
 }
 
@@ -74,6 +79,7 @@ impl Busy<'_> {
             text += &format!(" using {index}");
         }
         text += &match self.work.loops {
+            0.0 => format!(", {} expected", rows(self.node.rows)),
             loops if loops > 1.0 => {
                 format!(", executed {loops:.0} times, {} each", rows(self.given()))
             }
@@ -138,7 +144,26 @@ fn nodes(root: &Node, beside: f64) -> Vec<Busy<'_>> {
         work,
         part: work.ms / total.max(f64::MIN_POSITIVE),
     };
-    let mut all: Vec<Busy> = ran.into_iter().map(of).collect();
+    sorted(ran.into_iter().map(of).collect())
+}
+
+/// The nodes of a plan by their estimated cost, without that of their inputs, the most expensive first.
+fn estimated(plan: &Plan) -> Vec<Busy<'_>> {
+    let total = plan.root.cost.max(f64::MIN_POSITIVE);
+    let cost = |node: &Node| plan.root.times(node).unwrap_or(1.0) * node.cost;
+    let all = plan.root.all().into_iter().map(|(parent, node)| {
+        let inputs: f64 = node.nodes.iter().map(cost).sum();
+        Busy {
+            parent,
+            node,
+            work: Work::default(),
+            part: ((cost(node) - inputs).max(0.0) / total).min(1.0),
+        }
+    });
+    sorted(all.collect())
+}
+
+fn sorted(mut all: Vec<Busy<'_>>) -> Vec<Busy<'_>> {
     all.sort_by(|a, b| b.part.total_cmp(&a.part));
     all
 }
@@ -169,27 +194,75 @@ pub(super) fn busiest(plan: &Plan) -> Option<String> {
     })
 }
 
-/// Statements whose time goes to one node of their plan, or to a trigger, as far as no rule has told what is wrong
-/// with them.
+/// Statements whose time goes to one node of their plan, or to a trigger, as far as no rule says what is wrong with them.
 pub(super) fn look(evidence: &Evidence, findings: &[Finding]) -> Vec<Named> {
     let Some(run) = &evidence.run else {
         return Vec::new();
     };
-    let catalogues = catalogue::asked(evidence, run);
-    weighty(run)
-        .filter(|statement| !asks_catalogues(statement) && !is_told(statement, findings))
-        .filter_map(|statement| {
-            let plan = statement.plan.as_ref()?;
-            let at = At {
-                evidence,
-                run,
-                statement,
-                plan,
-            };
-            at.inner().or_else(|| at.trigger()).or_else(|| at.node())
+    let mut named = Vec::new();
+    let mut whole = Vec::new();
+    for statement in weighty(run) {
+        if asks_catalogues(statement) || is_told(statement, findings) {
+            continue;
+        }
+        let at = At {
+            evidence,
+            run,
+            statement,
+        };
+        let found = match &statement.plan {
+            Some(plan) if plan.executed.is_some() => at
+                .inner(plan)
+                .or_else(|| at.trigger(plan))
+                .or_else(|| at.node(plan)),
+            Some(plan) => at.estimated(plan).or_else(|| {
+                whole.push(statement);
+                None
+            }),
+            None => {
+                whole.push(statement);
+                None
+            }
+        };
+        named.extend(found);
+    }
+    named.extend(statements(evidence, run, whole));
+    named.extend(catalogue::asked(evidence, run));
+    named
+}
+
+/// Statements of which no plan says which step takes the time, as one finding.
+fn statements(evidence: &Evidence, run: &RunEvidence, those: Vec<&StatementTime>) -> Option<Named> {
+    let hits = those.into_iter().filter_map(|statement| {
+        let part = spared(evidence, statement, 1.0);
+        (statement.share * part.time >= LEAST).then(|| Hit {
+            statement,
+            part,
+            left: None,
+            saw: "No plan says which step of a statement takes its time.".to_owned(),
+            confidence: Confidence::Medium,
+            evidence: Vec::new(),
+            steps: vec![(StepKind::Advice, NO_REMEDY.to_owned())],
         })
-        .chain(catalogues)
-        .collect()
+    });
+    let seen = joined(run, hits.collect())?;
+    Some(Named {
+        entry: NODE,
+        subject: Some("whole-statement".to_owned()),
+        title: "Statements without a plan take much of the time".to_owned(),
+        seen: seen.open().severity(Severity::Medium),
+    })
+}
+
+/// The part of a statement that less work in a part of it would spare. Waits that have causes of their own are findings of
+/// their own, wherever in the plan they happen.
+fn spared(evidence: &Evidence, statement: &StatementTime, part: f64) -> Part {
+    let work = Part::of_work(evidence, statement, part);
+    let beside = Part::of_waits(statement, of_others);
+    Part {
+        time: work.time.min(1.0 - beside.time),
+        ..work
+    }
 }
 
 /// Whether a rule says what is wrong with a statement.
@@ -204,30 +277,29 @@ fn is_told(statement: &StatementTime, findings: &[Finding]) -> bool {
     rules.any(|finding| is_about(finding, statement))
 }
 
-/// A statement that was executed.
+/// A statement that takes much of the time.
 struct At<'a> {
     evidence: &'a Evidence<'a>,
     run: &'a RunEvidence<'a>,
     statement: &'a StatementTime,
-    plan: &'a Plan,
 }
 
 impl At<'_> {
-    /// A node that takes most of the time.
-    fn node(&self) -> Option<Named> {
-        let all = busy(self.plan)
-            .filter(|_| !counts::changed_nothing(self.run, self.statement, self.plan))?;
-        let first = all.first().filter(|busy| busy.part >= MOST)?;
+    /// The node that takes most of the time.
+    fn node(&self, plan: &Plan) -> Option<Named> {
+        let all =
+            busy(plan).filter(|_| !counts::changed_nothing(self.run, self.statement, plan))?;
+        let first = all.first()?;
         // What a function does is said by what ran within it, or not at all.
-        if !first.does_much() || calls(first.node, self.plan).is_some() || self.finds(first) {
+        if !first.does_much() || calls(first.node, plan).is_some() || finds(first, plan) {
             return None;
         }
-        let given = self.plan.root.actual_rows.unwrap_or(0.0).max(1.0);
+        let given = plan.root.actual_rows.unwrap_or(0.0).max(1.0);
         let through = all.iter().map(Busy::gone_through).fold(0.0, f64::max);
         // Rows that it writes are not given, and of a sum or a count none but one.
-        let root = &self.plan.root;
+        let root = &plan.root;
         let sums = root.kind == "Aggregate" && root.group_key.is_empty();
-        let gives = root.kind != "ModifyTable" && (!sums || told::only_counts(self.plan));
+        let gives = root.kind != "ModifyTable" && !sums;
         let wastes = through >= MANY_ROWS && through >= TOO_MANY * given && gives
             || first.reads_many_blocks();
         let saw = format!(
@@ -235,18 +307,10 @@ impl At<'_> {
             tenths(first.part),
             first.described()
         );
-        let lower = self.statement.text.to_ascii_lowercase();
-        let is_known = told::known(&told::Seen {
-            busy: first,
-            plan: self.plan,
-            text: &lower,
-        })
-        .is_some();
-        let severity = match wastes || is_known {
+        let mut seen = self.about(first.part, saw).severity(match wastes {
             true => Severity::Medium,
             false => Severity::Low,
-        };
-        let mut seen = self.about(first.part, saw).severity(severity);
+        });
         if through >= TOO_MANY * given && gives {
             seen = seen.seen(format!(
                 "{through:.0} rows are gone through for {given:.0} that it gives"
@@ -258,43 +322,43 @@ impl At<'_> {
                 first.node.rows
             ));
         }
-        let name = called(first.node);
-        Some(Named {
-            entry: NODE,
-            subject: Some(name.replace(' ', "-")),
-            title: format!("One node of a plan takes most of its time: {name}"),
-            seen: seen.of_relations(first.node.relation.clone()).told(steps(
-                first,
-                self.plan,
-                &self.statement.text,
-            )),
-        })
+        Some(named(first, seen.advice(step(first, plan))))
     }
 
-    /// Whether a node only finds the rows that the statement changes, all of them and no others.
-    fn finds(&self, busy: &Busy) -> bool {
-        let root = &self.plan.root;
-        let feeds = busy.parent.is_some_and(|parent| std::ptr::eq(parent, root));
-        feeds && root.kind == "ModifyTable" && busy.work.removed < 1.0 && !busy.reads_many_blocks()
+    /// The most expensive node of a plan that was not executed.
+    fn estimated(&self, plan: &Plan) -> Option<Named> {
+        let all = estimated(plan);
+        let first = all.first()?;
+        let part = spared(self.evidence, self.statement, first.part);
+        if self.statement.share * part.time < LEAST {
+            return None;
+        }
+        let calls = calls(first.node, plan);
+        let saw = format!(
+            "{} of the estimated cost of a statement is that of one node of its plan: {}{}.",
+            tenths(first.part),
+            first.described(),
+            calls.map_or_else(String::new, |function| format!(", which calls {function}"))
+        );
+        let step = match calls {
+            Some(function) => format!(
+                "see what {function} does: SET auto_explain.log_nested_statements = on; SET auto_explain.log_min_duration = 0; SET client_min_messages = log, after LOAD \
+                 'auto_explain', then send the statement"
+            ),
+            None => NO_REMEDY.to_owned(),
+        };
+        let seen = self.about(first.part, saw).severity(Severity::Medium);
+        let seen = seen.confidence(Confidence::Medium).advice(step);
+        Some(named(first, seen))
     }
 
     /// A statement within a function or trigger that takes most of the time.
-    fn inner(&self) -> Option<Named> {
-        let executed = self.plan.executed.as_ref()?;
+    fn inner(&self, plan: &Plan) -> Option<Named> {
+        let executed = plan.executed.as_ref()?;
         let first = executed.inner.first()?;
         let all = executed.ms.max(first.ms).max(f64::MIN_POSITIVE);
         let often = f64::from(first.calls) >= OFTEN;
-        // What a loop takes around each of its statements goes with these.
-        let own = match often && self.looping().is_some() {
-            true => {
-                all - executed.inner[1..]
-                    .iter()
-                    .map(|inner| inner.ms)
-                    .sum::<f64>()
-            }
-            false => first.ms,
-        };
-        let part = (own / all).clamp(0.0, 1.0);
+        let part = (first.ms / all).clamp(0.0, 1.0);
         if part < MOST {
             return None;
         }
@@ -311,21 +375,18 @@ impl At<'_> {
             .as_ref()
             .map(|root| nodes(root, 0.0))
             .unwrap_or_default();
-        let known = inner::step(&first.text, first.root.as_ref());
-        let wastes = known.is_some()
-            || busiest
-                .first()
-                .is_some_and(|busy| busy.gone_through() >= MANY_ROWS);
+        let wastes = busiest
+            .first()
+            .is_some_and(|busy| busy.gone_through() >= MANY_ROWS);
         seen = seen.severity(if often || wastes {
             Severity::Medium
         } else {
             Severity::Low
         });
-        seen = seen.told(self.by_body(first));
-        if let Some((kind, text)) = known {
-            seen = seen.step(kind, text);
-        } else if often {
-            seen = seen.advice(self.in_one(first));
+        if often {
+            seen = seen.advice(
+                "have the function do it in one statement for all rows, in place of one for each",
+            );
         }
         if let Some(busy) = busiest.first() {
             seen = seen.seen(format!(
@@ -334,7 +395,7 @@ impl At<'_> {
                 busy.described()
             ));
             if busy.does_much() {
-                seen = seen.told(steps(busy, self.plan, &first.text));
+                seen = seen.advice(step(busy, plan));
             }
         }
         Some(Named {
@@ -346,8 +407,8 @@ impl At<'_> {
     }
 
     /// A trigger that takes most of the time.
-    fn trigger(&self) -> Option<Named> {
-        let executed = self.plan.executed.as_ref()?;
+    fn trigger(&self, plan: &Plan) -> Option<Named> {
+        let executed = plan.executed.as_ref()?;
         let slowest = executed
             .triggers
             .iter()
@@ -356,14 +417,14 @@ impl At<'_> {
         if part < MOST {
             return None;
         }
-        let name = named_trigger(slowest);
+        let name = trigger(slowest);
         let each = slowest.ms / slowest.calls.max(1.0);
         let saw = format!(
             "{} of the time of a statement goes to {name}: {:.0} calls of {each:.3} ms.",
             tenths(part),
             slowest.calls,
         );
-        let inserts = self.plan.root.operation.as_deref() == Some("Insert");
+        let inserts = plan.root.operation.as_deref() == Some("Insert");
         // The key that is referred to always has an index: what finds a row by it is what a sound key costs.
         let is_sound = slowest.constraint.is_some() && inserts && each < LONG_MS;
         let advice = match &slowest.constraint {
@@ -397,13 +458,12 @@ impl At<'_> {
 
     /// A part of a statement's execution. What mending it wins may be more: other nodes work for this one.
     fn about(&self, part: f64, saw: String) -> Observation {
-        let work = Part::of_work(self.evidence, self.statement, part);
-        // Waits that have causes of their own are findings of their own, wherever in the plan they happen.
-        let beside = Part::of_waits(self.statement, of_others);
-        let share = self.statement.share * work.time.min(1.0 - beside.time);
-        let executed = self.plan.executed.as_ref();
+        let part = spared(self.evidence, self.statement, part);
+        let share = self.statement.share * part.time;
+        let plan = self.statement.plan.as_ref();
+        let executed = plan.and_then(|plan| plan.executed.as_ref());
         Observation::measured(Basis::Statements, Some(share), saw)
-            .of_cpu((self.statement.cpu_share * work.cpu).min(1.0))
+            .of_cpu((self.statement.cpu_share * part.cpu).min(1.0))
             .open()
             .of_statements([self.statement])
             .seen(format!(
@@ -412,11 +472,31 @@ impl At<'_> {
                 self.run.whole(),
                 self.statement.named()
             ))
-            .seen(format!(
-                "an execution with values that the load sends took {:.2} ms",
-                executed.map_or(0.0, |executed| executed.ms)
-            ))
+            .all_seen(executed.map(|executed| {
+                format!(
+                    "an execution with values that the load sends took {:.2} ms",
+                    executed.ms
+                )
+            }))
     }
+}
+
+/// A finding about a node, under its name.
+fn named(busy: &Busy, seen: Observation) -> Named {
+    let name = called(busy.node);
+    Named {
+        entry: NODE,
+        subject: Some(name.replace(' ', "-")),
+        title: format!("The most expensive node of a plan: {name}"),
+        seen: seen.of_relations(busy.node.relation.clone()),
+    }
+}
+
+/// Whether a node only finds the rows that the statement changes, all of them and no others.
+fn finds(busy: &Busy, plan: &Plan) -> bool {
+    let root = &plan.root;
+    let feeds = busy.parent.is_some_and(|parent| std::ptr::eq(parent, root));
+    feeds && root.kind == "ModifyTable" && busy.work.removed < 1.0 && !busy.reads_many_blocks()
 }
 
 /// Whether less work would not spare a wait: for other sessions, for the log, for the client, for a time; for files to be
@@ -438,43 +518,11 @@ fn of_others(name: &str) -> bool {
     }
 }
 
-fn named_trigger(of: &TriggerRun) -> String {
+fn trigger(of: &TriggerRun) -> String {
     match (&of.constraint, &of.trigger) {
         (Some(constraint), _) => format!("the constraint {constraint} on {}", of.relation),
         (None, Some(trigger)) => format!("the trigger {trigger} on {}", of.relation),
         (None, None) => format!("a trigger on {}", of.relation),
-    }
-}
-
-impl Observation {
-    /// The same with what is done about a node.
-    fn told(self, steps: Vec<(StepKind, String)>) -> Self {
-        steps
-            .into_iter()
-            .fold(self, |seen, (kind, text)| seen.step(kind, text))
-    }
-}
-
-/// What to do, by what the node does: a condition that can be written otherwise before all else.
-fn steps(busy: &Busy, plan: &Plan, text: &str) -> Vec<(StepKind, String)> {
-    let node = busy.node;
-    let seen = told::Seen {
-        busy,
-        plan,
-        text: &text.to_ascii_lowercase(),
-    };
-    if let Some(known) = told::known(&seen) {
-        return known;
-    }
-    let discards = busy.work.removed >= 10.0 * busy.given().max(1.0);
-    let filter = node.conditions.get("Filter").filter(|_| discards);
-    let of_table = node.relation.as_deref().and_then(|table| {
-        let facts = plan.relations.get(table)?;
-        rewrite(filter?, table, facts, text)
-    });
-    match of_table {
-        Some(otherwise) => otherwise.steps,
-        None => vec![(StepKind::Advice, step(busy, plan))],
     }
 }
 
@@ -487,33 +535,6 @@ fn step(busy: &Busy, plan: &Plan) -> String {
             "it wrote {:.0} blocks of temporary files: more work_mem for this statement, or fewer and narrower rows",
             busy.work.temporary_blocks
         );
-    }
-    let wrapper = plan
-        .relations
-        .get(table)
-        .and_then(|facts| facts.wrapper.as_deref());
-    if wrapper == Some("file_fdw") {
-        return format!(
-            "{table} is a file (file_fdw), which has no index and is read and taken apart anew for each scan: load it into a table with a key as often as \
-             it comes (COPY, INSERT … SELECT from the foreign table), or keep it in a materialized view with an index"
-        );
-    }
-    if node.kind == "Foreign Scan" && busy.work.removed >= 10.0 * busy.given().max(1.0) {
-        let by = condition(node).unwrap_or("its condition");
-        return format!(
-            "{by} is not sent to the foreign server, which gives all rows: make what it compares with a value before, as functions that are \
-             not IMMUTABLE (now()) and operators of other extensions are not sent: column >= (SELECT now() - interval '1 hour'), or a parameter"
-        );
-    }
-    // A form that no index serves is told of what to write.
-    let filter = ["Filter", "Join Filter"]
-        .iter()
-        .find_map(|key| node.conditions.get(*key));
-    if let Some(form) = filter.and_then(|filter| forms::known(filter))
-        && busy.work.removed >= 10.0 * busy.given().max(1.0)
-        && form.searches
-    {
-        return form.instead.to_owned();
     }
     let searches = node.relation.is_some() || node.conditions.contains_key("Join Filter");
     if searches && busy.work.removed >= 10.0 * busy.given().max(1.0) {
@@ -578,13 +599,11 @@ fn step(busy: &Busy, plan: &Plan) -> String {
             "it gives what the statement asks for: fewer rows or columns asked for, or the result kept, in a summary table or by the client"
                 .to_owned()
         }
-        _ if calls(node, plan).is_none() => format!(
-            "{:.0} rows of {table} go up each time, and the statement gives {:.0}: a condition that reaches it, an index in the order that a \
-             LIMIT asks for, or the result kept in a summary table",
+        _ => format!(
+            "{:.0} rows of {table} go up each time, and the statement gives {:.0}; {NO_REMEDY}",
             busy.given(),
             plan.root.actual_rows.unwrap_or(0.0)
         ),
-        _ => "the functions that it calls for each row: see whether they are needed for so many".to_owned(),
     }
 }
 
@@ -608,8 +627,6 @@ fn within_subplan(root: &Node, node: &Node) -> bool {
 }
 
 mod catalogue;
-mod told;
-mod within;
 
 #[cfg(test)]
 mod tests;

@@ -3,10 +3,8 @@
 //! Waits are shares of the budget, libraries and functions shares of CPU samples. What a rule has
 //! found already is left to it.
 
-use pgassay_model::observed::plans::Plan;
-
 use super::hits::Named;
-use super::{commands, computations, extensions, felt, nodes, tenths, waiting, waits};
+use super::{computations, extensions, felt, nodes, tenths, waiting, waits};
 use crate::evidence::{Evidence, RunEvidence};
 use crate::finding::{Basis, Confidence, Finding, Observation, Severity};
 use crate::wait_events;
@@ -35,7 +33,6 @@ pub(super) const ENTRIES: &[(&str, super::Kind)] = &[
     (CLASS, super::Kind::Samples),
     (nodes::NODE, super::Kind::Run),
     (felt::FELT, super::Kind::Run),
-    (commands::OFTEN, super::Kind::Run),
     (computations::ENTRY, super::Kind::Samples),
 ];
 
@@ -52,7 +49,6 @@ pub fn look(evidence: &Evidence, findings: &[Finding]) -> Vec<Named> {
         }
     }
     named.extend(felt::look(evidence));
-    named.extend(commands::look(evidence));
     named.extend(nodes::look(evidence, findings));
     if let Some(profile) = evidence.profile {
         named.extend(computations::look(profile, evidence.run.as_ref()));
@@ -152,14 +148,13 @@ fn at_wait(evidence: &Evidence, run: &RunEvidence, wait: &Wait) -> Option<Named>
     })
 }
 
-/// Statements that try for an advisory lock without waiting for it: by themselves, or in a function.
+/// A statement that tries for an advisory lock without waiting for it.
 fn polls(run: &RunEvidence) -> Option<String> {
-    let tries = |plan: &Plan| plan.loops.values().any(|facts| facts.tries);
     let seen = run.observed?.statements.as_ref()?;
     let mut those = seen
         .statements
         .iter()
-        .filter(|s| s.text.contains("pg_try_advisory") || s.plan.as_ref().is_some_and(tries));
+        .filter(|s| s.text.contains("pg_try_advisory"));
     those.next().map(|s| s.named().to_owned())
 }
 

@@ -1,12 +1,10 @@
 //! Parsing and planning that take more than executing, and what makes planning dear.
 
-use super::hits::weighty;
 use super::logging::trees;
 use super::samples::{of_samples, planning_and_parsing};
 use super::{Detector, samples, tenths};
 use crate::evidence::{Evidence, RunEvidence};
 use crate::finding::{Observation, Severity};
-use pgassay_evidence::observed::statements::StatementTime;
 use pgassay_evidence::profile::{Class, Work};
 
 pub(super) const DETECTORS: &[Detector] = &[samples("parse-and-plan", parse_and_plan)];
@@ -33,10 +31,9 @@ fn parse_and_plan(evidence: &Evidence) -> Option<Observation> {
         if let Some(run) = planner.filter(|_| genetic >= 0.3 * share) {
             dear.extend(genetic_settings(&run));
         }
-        let dynamic = evidence.run.and_then(|run| dynamic(&run));
         let seen = match profile.within(Work::Parsing) {
             // Without such settings most of the planning is gone, too.
-            Some(parsing) if dear.is_empty() && dynamic.is_none() => seen.expects(
+            Some(parsing) if dear.is_empty() => seen.expects(
                 parsing / share,
                 "parsing; planning is spared, too, where one plan does for all values",
             ),
@@ -48,9 +45,6 @@ fn parse_and_plan(evidence: &Evidence) -> Option<Observation> {
                 tenths(share)
             ))
             .seen(format!("{} in the executor", tenths(executor)));
-        if let Some(dynamic) = dynamic {
-            return put_together(dynamic, seen);
-        }
         let seen = match planner {
             Some(run) => dear_plans(&run, &dear, planning, seen),
             None => seen,
@@ -76,31 +70,6 @@ const SWITCHES: &[(&str, &str)] = &[
     ("enable_partitionwise_aggregate", "on"),
     ("enable_partitionwise_join", "on"),
 ];
-
-/// The function in PL/pgSQL that a weighty statement calls and that puts its statements together itself.
-fn dynamic<'a>(run: &RunEvidence<'a>) -> Option<(&'a str, &'a StatementTime)> {
-    weighty(run).find_map(|statement| {
-        let loops = &statement.plan.as_ref()?.loops;
-        let (name, _) = loops.iter().find(|(_, facts)| facts.executes)?;
-        Some((name.as_str(), statement))
-    })
-}
-
-/// PL/pgSQL keeps plans of the statements that stand in a function, and none of EXECUTE.
-fn put_together((name, statement): (&str, &StatementTime), seen: Observation) -> Observation {
-    seen.means(
-        "PL/pgSQL keeps the plans of statements that are written in a function. What a function puts together as a text and runs by EXECUTE is \
-         parsed and planned at each call, whatever the client prepares.",
-    )
-    .seen(format!(
-        "{name}() runs statements by EXECUTE; it is called by: {}",
-        statement.named()
-    ))
-    .advice(format!(
-        "write the statements of {name}() as they are (SELECT … INTO … WHERE column = parameter), so that their plans are kept in the session; \
-         EXECUTE only where names of tables or whole conditions differ from call to call"
-    ))
-}
 
 fn dear_settings(run: &RunEvidence) -> Vec<&'static str> {
     let raised = DEAR.iter().filter_map(|(name, comes_with)| {

@@ -3,14 +3,10 @@
 use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
 use pgassay_text::quote::quote_ident;
 
-use super::conditions::{
-    Compared, Served, compared, conjuncts, converted, disjuncts, served, words,
-};
+use super::conditions::{Compared, Served, compared, converted, served, words};
 use super::forms;
 use super::hits::{Hit, Left, Part, joined, weighty, with_plans};
 use super::mismatch::mismatch;
-use super::rewrites::rewrite;
-use super::shapes::{At, barrier};
 use super::{Detector, run};
 use crate::evidence::{Evidence, RunEvidence};
 use crate::finding::{Confidence, Observation, StepKind};
@@ -67,17 +63,6 @@ fn scan<'a>(
     if !searches && matching > SELECTIVE * rows || part < MINOR || may_stop {
         return None;
     }
-    // Row-level security keeps the condition from its index.
-    let at = At {
-        run,
-        statement,
-        plan,
-        parent,
-        node,
-    };
-    if barrier(&at).is_some() {
-        return None;
-    }
     let read = read_by_scans(run, table);
     // Its plan under other values, or another statement's, was executed.
     let calls = statement.counters.as_ref().map_or(0.0, |c| c.calls);
@@ -128,13 +113,7 @@ fn scan<'a>(
         )],
     };
     let volatile = volatile_in(plan, filter);
-    // Of a pattern, a list or the like its own table knows.
-    let otherwise = rewrite(filter, table, facts, &statement.text)
-        .filter(|_| forbidden.is_empty() && !matches!(column, Some(Compared::Column(_))));
     match (&by, volatile) {
-        (Served::Part(_) | Served::Nothing, None) if otherwise.is_some() => {
-            steps.extend(otherwise.into_iter().flat_map(|otherwise| otherwise.steps));
-        }
         (Served::Part(_), Some((name, signature))) if forbidden.is_empty() => steps.push((
             StepKind::Sql,
             stable(name, signature) + ", and no index serves a comparison with it",
@@ -157,29 +136,6 @@ fn scan<'a>(
                  column, so that no index can serve a plan that is made without the values (a generic plan)"
             ),
         )),
-        (Served::Nothing, _) if subquery_or_column(filter, facts).is_some() => {
-            let columns = subquery_or_column(filter, facts).unwrap_or_default();
-            let mut policies = facts.policies.keys().filter(|_| facts.policies.len() > 1);
-            steps.push((
-                StepKind::Advice,
-                format!(
-                    "in the place of column IN (SELECT …) OR … (or EXISTS (SELECT …) OR …) write column = ANY (ARRAY(SELECT …)) OR {} = …: the subquery is executed once, and each alternative is served by an \
-                     index of its own (BitmapOr); or write a UNION of two statements, one for each alternative; {filter} reads every row",
-                    columns.join(", ")
-                ),
-            ));
-            if let Some(first) = policies.next() {
-                steps.push((
-                    StepKind::Advice,
-                    format!(
-                        "OR also joins the row-level security policies of {table} ({}): where one has the subquery, write it in ALTER POLICY {} as column = ANY (ARRAY(SELECT … FROM … WHERE …)) that lets the same \
-                         rows through, and have an index on the column that it compares",
-                        facts.policies.keys().cloned().collect::<Vec<_>>().join(", "),
-                        quote_ident(first)
-                    ),
-                ));
-            }
-        }
         (Served::Nothing, _) => steps.push((
             StepKind::Advice,
             match form {
@@ -204,23 +160,6 @@ fn scan<'a>(
         },
         evidence,
         steps,
-    })
-}
-
-/// The columns that alternatives of a condition compare, where another alternative is a subquery.
-fn subquery_or_column(filter: &str, facts: &RelationFacts) -> Option<Vec<String>> {
-    conjuncts(filter).into_iter().find_map(|part| {
-        let ways = disjuncts(part);
-        let asks = ways.iter().any(|way| way.contains("SubPlan"));
-        let columns: Vec<String> = ways
-            .iter()
-            .filter(|way| !way.contains("SubPlan"))
-            .filter_map(|way| match compared(way, facts) {
-                Some(Compared::Column(column)) => Some(column),
-                _ => None,
-            })
-            .collect();
-        (asks && ways.len() > 1 && !columns.is_empty()).then_some(columns)
     })
 }
 
@@ -500,21 +439,6 @@ fn unconverted(
 ) -> (StepKind, String) {
     let kind = facts.types.get(column).map_or("", String::as_str);
     let quoted = quote_ident(column);
-    let cast = format!("{column})::{to}");
-    let policy = facts
-        .policies
-        .iter()
-        .find(|(_, condition)| condition.contains(&cast));
-    if let Some((policy, _)) = policy {
-        return (
-            StepKind::Sql,
-            format!(
-                "ALTER POLICY {} ON {table} USING ({quoted} = (…)::{kind});   -- convert the value and not the column ({filter}), as \
-                 current_setting('…')::{kind}: then an index on {column} serves the policy",
-                quote_ident(policy)
-            ),
-        );
-    }
     let is_text = facts.texts.iter().any(|text| text == column);
     match (kind, is_text) {
         ("character", _) => (

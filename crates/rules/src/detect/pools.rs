@@ -1,15 +1,11 @@
 //! Round trips that do nothing for the application: pools that try, set up and reset a connection around each use.
 
-use super::samples::planning_and_parsing;
-use super::{Detector, run, samples, tenths};
+use super::{Detector, run, tenths};
 use crate::evidence::{Evidence, RunEvidence};
 use crate::finding::{Basis, Confidence, Observation, Severity};
 use pgassay_evidence::observed::statements::StatementTime;
 
-pub(super) const DETECTORS: &[Detector] = &[
-    run("pool-checks", around),
-    samples("search-path-changes", other_schema),
-];
+pub(super) const DETECTORS: &[Detector] = &[run("pool-checks", around)];
 
 /// The part of all round trips from which on they are worth a finding.
 const NOTABLE: f64 = 0.2;
@@ -222,132 +218,6 @@ fn around(evidence: &Evidence) -> Option<Observation> {
     Some(seen)
 }
 
-/// The part of the statements that do something, from which on one that sets the search_path comes with each.
-const WITH_EACH: f64 = 0.2;
-/// The share of the CPU samples in parser and planner from which on plans are made anew.
-const PLANNED: f64 = 0.2;
-
-/// What a statement sets the search_path to; none if it does something else. Literals are not kept.
-fn path_set(text: &str) -> Option<&str> {
-    let rest = text
-        .get(..4)
-        .filter(|verb| verb.eq_ignore_ascii_case("SET "))
-        .map(|_| text[4..].trim_start())?;
-    let mut rest = rest;
-    for scope in ["session ", "local "] {
-        if rest
-            .get(..scope.len())
-            .is_some_and(|begin| begin.eq_ignore_ascii_case(scope))
-        {
-            rest = rest[scope.len()..].trim_start();
-        }
-    }
-    let name = ["search_path", "schema"].into_iter().find(|name| {
-        rest.get(..name.len())
-            .is_some_and(|begin| begin.eq_ignore_ascii_case(name))
-    })?;
-    Some(rest[name.len()..].trim())
-}
-
-/// What statements set the search_path to, each with how often, and how often others are sent.
-struct Paths<'a> {
-    set: Vec<(&'a str, f64)>,
-    others: f64,
-}
-
-impl<'a> Paths<'a> {
-    fn of(statements: impl Iterator<Item = (&'a str, f64)>) -> Self {
-        let (mut set, mut others) = (Vec::new(), 0.0);
-        for (text, calls) in statements {
-            match path_set(text) {
-                Some(path) => set.push((path, calls)),
-                None => others += calls,
-            }
-        }
-        Self { set, others }
-    }
-
-    /// By the counters of what samples have seen; short statements are seldom seen.
-    fn counted(run: &RunEvidence<'a>) -> Option<Self> {
-        let statements = &run.observed?.statements.as_ref()?.statements;
-        let counted = statements
-            .iter()
-            .filter_map(|s| Some((s.text.as_str(), s.counters.as_ref()?.calls)));
-        Some(Self::of(
-            counted.filter(|(text, _)| sent_for(text) != Sent::Frame),
-        ))
-    }
-
-    /// By the scripts of a load of ours, a statement a line.
-    fn scripted(run: &RunEvidence<'a>) -> Option<Self> {
-        let lines = run
-            .ours?
-            .scripts
-            .iter()
-            .flat_map(|script| script.text.lines());
-        let lines = lines.map(|line| line.trim().trim_end_matches(';'));
-        let sent = lines.filter(|line| !line.is_empty() && !line.starts_with(['\\', '-']));
-        Some(Self::of(sent.map(|line| (line, 1.0))))
-    }
-
-    /// Whether the path differs from one time to the next; none if that is behind a parameter.
-    fn differs(&self) -> Option<bool> {
-        let (first, _) = self.set.first()?;
-        let differs = self.set.iter().any(|(path, _)| path != first);
-        let hidden = self.set.iter().any(|(path, _)| path.contains(['$', ':']));
-        (differs || !hidden).then_some(differs)
-    }
-
-    fn comes_with_each(&self) -> bool {
-        let set: f64 = self.set.iter().map(|(_, calls)| calls).sum();
-        set > 0.0 && set >= WITH_EACH * self.others
-    }
-}
-
-/// Sessions that go from one schema to the other: what was planned under one search_path is planned anew under the
-/// next (RevalidateCachedQuery, plancache.c). The same path set again changes nothing.
-fn other_schema(evidence: &Evidence) -> Option<Observation> {
-    let (run, profile) = (evidence.run?, evidence.profile?);
-    let share = planning_and_parsing(profile);
-    let mut both = [Paths::scripted(&run), Paths::counted(&run)]
-        .into_iter()
-        .flatten();
-    let changes = |paths: &Paths| paths.comes_with_each() && paths.differs() != Some(false);
-    let paths = both.find(changes)?;
-    if !profile.shows(share, PLANNED) {
-        return None;
-    }
-    let differ = paths.differs() == Some(true);
-    let mut named: Vec<String> = paths
-        .set
-        .iter()
-        .map(|(path, _)| format!("search_path {path}"))
-        .collect();
-    named.dedup();
-    named.truncate(3);
-    let saw = format!(
-        "search_path changes from statement to statement, and {} of the CPU samples are in parser and planner.",
-        tenths(share)
-    );
-    let sure = if differ {
-        Confidence::High
-    } else {
-        Confidence::Medium
-    };
-    Some(
-        Observation::of_samples(share, saw)
-            .severity(Severity::High)
-            .confidence(sure)
-            .all_seen(named)
-            .advice(
-                "keep a connection with one schema: a pool for each tenant, or a role for each with ALTER ROLE … SET search_path",
-            )
-            .advice(
-                "or write the schema into the statements, and have a function in each schema; or one set of tables with a column for the tenant",
-            ),
-    )
-}
-
 /// The part of all time that goes with them: their own, and of the time between statements, in which the client has
 /// the turn, as much as they are of the round trips. Sessions of a server's own load may idle for other reasons.
 fn gain(run: &RunEvidence, trips: &Trips, part: f64) -> Option<f64> {
@@ -361,7 +231,7 @@ fn gain(run: &RunEvidence, trips: &Trips, part: f64) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::made::{found_in_samples_of, found_with, one};
+    use super::super::tests::made::{found_with, one};
     use super::*;
     use crate::Finding;
     use pgassay_evidence::observed::statements::{Counters, StatementAnalysis};
@@ -491,42 +361,5 @@ mod tests {
         ] {
             assert_eq!(sent_for(text), sent, "{text}");
         }
-    }
-
-    #[test]
-    fn plans_that_a_search_path_makes_anew_are_told_from_others() {
-        let of = |paths: &[&str], listing: &'static str| {
-            let sets = paths.iter().map(|text| (*text, 1000.0));
-            let all = sets.chain([("SELECT customer_page($1)", 1000.0)]);
-            let statements = all.map(|(text, calls)| StatementTime {
-                text: text.into(),
-                sightings: 50,
-                share: 0.4,
-                counters: Some(Counters {
-                    calls,
-                    ..Counters::default()
-                }),
-                ..StatementTime::default()
-            });
-            let found = found_in_samples_of(listing, statements.collect());
-            found.into_iter().find(|f| f.id == "search-path-changes")
-        };
-        const PLANNER: &str = "    80.00%  postgres  postgres  [.] add_path\n            |\n            ---standard_planner\n               \
-                               add_path\n    20.00%  postgres  postgres  [.] ExecScan\n";
-        let two = [
-            "SET search_path = tenant_1, public",
-            "set local search_path TO tenant_2",
-        ];
-        let seen = of(&two, PLANNER).unwrap();
-        assert!(seen.remedy[0].text.contains("one schema"), "{seen:#?}");
-        assert_eq!(seen.confidence, Confidence::High);
-        assert_eq!(
-            of(&["SET SCHEMA $1"], PLANNER).unwrap().confidence,
-            Confidence::Medium
-        );
-        // The same again, something else, and where nothing is planned.
-        assert!(of(&["SET search_path = app"], PLANNER).is_none());
-        assert!(of(&["SET work_mem = $1"], PLANNER).is_none());
-        assert!(of(&two, "90.00% postgres [.] ExecScan\n").is_none());
     }
 }

@@ -135,8 +135,6 @@ const ROWS: &[Row] = &[
         "autovacuum needs these counts", Fix::Reset),
     row("plan-cache-mode", Setting("plan_cache_mode"), Is(&["force_custom_plan"]), (Medium, Likely),
         "prepared statements are planned at each execution", Fix::Reset),
-    row("planning-tracked", Setting("pg_stat_statements.track_planning"), Is(&["on"]), (Medium, Possible),
-        "many sessions with the same statement meet at its entry's spinlock twice as often", Fix::Reset),
     row("default-isolation", Setting("default_transaction_isolation"), Is(&["serializable"]), (High, Likely),
         "every transaction takes predicate locks, and those that conflict fail with SQLSTATE 40001", WITHOUT_ISOLATION),
     row("default-isolation", Setting("default_transaction_isolation"), Is(&["repeatable read"]), (Low, Likely),

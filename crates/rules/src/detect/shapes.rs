@@ -1,31 +1,39 @@
-//! Shapes of plans that do more than the result is worth, as a table: where a shape is looked for, what it means,
-//! and what is written instead. A new shape is a function and a row of [`SHAPES`], beside its page of the catalogue.
+//! Plans that do more than the result is worth: where each is looked for, and what is written instead.
 
 use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
 
-use super::bodies::{not_inlined, unsaid};
-use super::brin::unsummarized;
-use super::conditions::{aliases, conjuncts, words};
+use super::conditions::aliases;
 use super::ctes::materialized;
-use super::default_partition::scanned;
-use super::existence::counted;
 use super::hits::{Hit, Left, Part, joined, with_plans};
-use super::limits::{groups, order};
-use super::nearest::computed;
-use super::plans::{FEW_ROWS, MINOR, by_index};
-use super::products::{children, looped, made_distinct, unneeded};
-use super::repeats::{attributes, branches, recursion};
-use super::searches::ranked;
-use super::spilling::more_memory;
-use super::statistics::targeted;
+use super::plans::MINOR;
+use super::products::looped;
 use super::visibility::unmapped;
-use super::walks::walked;
-use super::whole::{distinct, random, sort, union, window};
-use super::windows::moving;
+use super::whole::sort;
 use super::{Detector, run};
 use crate::evidence::{Evidence, RunEvidence};
 use crate::finding::{Confidence, Observation, StepKind};
 use pgassay_evidence::observed::statements::StatementTime;
+
+/// Nodes that hand on the rows of their input.
+const PASSING: &[&str] = &[
+    "Gather",
+    "Gather Merge",
+    "Hash",
+    "Incremental Sort",
+    "Materialize",
+    "Memoize",
+    "Sort",
+    "Subquery Scan",
+];
+
+/// The node whose rows one hands on.
+pub(super) fn source(node: &Node) -> &Node {
+    let filtered = node.conditions.contains_key("Filter");
+    match node.nodes.first() {
+        Some(input) if PASSING.contains(&node.kind.as_str()) && !filtered => source(input),
+        _ => node,
+    }
+}
 
 /// A node of a statement's plan, with what is around it.
 pub(super) struct At<'a> {
@@ -48,184 +56,29 @@ pub(super) struct Shown {
     pub confidence: Confidence,
 }
 
-/// A shape of a plan.
-struct Shape {
-    /// Its page of the catalogue.
-    entry: &'static str,
-    /// Whether a node is its topmost one, and what it means there.
-    look: fn(&At) -> Option<Shown>,
-}
-
-const SHAPES: &[Shape] = &[
-    Shape {
-        entry: "distinct-over-many",
-        look: distinct,
-    },
-    Shape {
-        entry: "join-unneeded",
-        look: unneeded,
-    },
-    Shape {
-        entry: "join-made-distinct",
-        look: made_distinct,
-    },
-    Shape {
-        entry: "function-not-inlined",
-        look: not_inlined,
-    },
-    Shape {
-        entry: "union-of-many",
-        look: union,
-    },
-    Shape {
-        entry: "window-below-limit",
-        look: window,
-    },
-    Shape {
-        entry: "sort-below-limit",
-        look: sort,
-    },
-    Shape {
-        entry: "groups-before-limit",
-        look: groups,
-    },
-    Shape {
-        entry: "order-unneeded",
-        look: order,
-    },
-    Shape {
-        entry: "sort-by-random",
-        look: random,
-    },
-    Shape {
-        entry: "index-walked",
-        look: walked,
-    },
-    Shape {
-        entry: "cte-materialized",
-        look: materialized,
-    },
-    Shape {
-        entry: "children-joined",
-        look: children,
-    },
-    Shape {
-        entry: "loop-misestimated",
-        look: looped,
-    },
-    Shape {
-        entry: "function-rows-unsaid",
-        look: unsaid,
-    },
-    Shape {
-        entry: "count-for-existence",
-        look: counted,
-    },
-    Shape {
-        entry: "subplan-per-row",
-        look: subplan,
-    },
-    Shape {
-        entry: "sort-by-expression",
-        look: computed,
-    },
-    Shape {
-        entry: "default-partition",
-        look: scanned,
-    },
-    Shape {
-        entry: "statistics-target",
-        look: targeted,
-    },
-    Shape {
-        entry: "window-recomputed",
-        look: moving,
-    },
-    Shape {
-        entry: "text-search-per-hit",
-        look: ranked,
-    },
-    Shape {
-        entry: "visibility-map",
-        look: unmapped,
-    },
-    Shape {
-        entry: "brin-unsummarized",
-        look: unsummarized,
-    },
-    Shape {
-        entry: "bitmap-lossy",
-        look: lossy,
-    },
-    Shape {
-        entry: "security-barrier",
-        look: barrier,
-    },
-    Shape {
-        entry: "recursion-repeats",
-        look: recursion,
-    },
-    Shape {
-        entry: "same-table-repeatedly",
-        look: branches,
-    },
-    Shape {
-        entry: "same-table-repeatedly",
-        look: attributes,
-    },
-];
-
 /// A detector for each page that shapes have.
 pub(super) const DETECTORS: &[Detector] = &[
-    run("distinct-over-many", |e| shape(e, "distinct-over-many")),
-    run("join-unneeded", |e| shape(e, "join-unneeded")),
-    run("join-made-distinct", |e| shape(e, "join-made-distinct")),
-    run("function-not-inlined", |e| shape(e, "function-not-inlined")),
-    run("union-of-many", |e| shape(e, "union-of-many")),
-    run("window-below-limit", |e| shape(e, "window-below-limit")),
-    run("sort-below-limit", |e| shape(e, "sort-below-limit")),
-    run("groups-before-limit", |e| shape(e, "groups-before-limit")),
-    run("order-unneeded", |e| shape(e, "order-unneeded")),
-    run("sort-by-random", |e| shape(e, "sort-by-random")),
-    run("index-walked", |e| shape(e, "index-walked")),
-    run("cte-materialized", |e| shape(e, "cte-materialized")),
-    run("children-joined", |e| shape(e, "children-joined")),
-    run("loop-misestimated", |e| shape(e, "loop-misestimated")),
-    run("function-rows-unsaid", |e| shape(e, "function-rows-unsaid")),
-    run("count-for-existence", |e| shape(e, "count-for-existence")),
-    run("subplan-per-row", |e| shape(e, "subplan-per-row")),
-    run("sort-by-expression", |e| shape(e, "sort-by-expression")),
-    run("default-partition", |e| shape(e, "default-partition")),
-    run("statistics-target", |e| shape(e, "statistics-target")),
-    run("window-recomputed", |e| shape(e, "window-recomputed")),
-    run("text-search-per-hit", |e| shape(e, "text-search-per-hit")),
-    run("visibility-map", |e| shape(e, "visibility-map")),
-    run("brin-unsummarized", |e| shape(e, "brin-unsummarized")),
-    run("bitmap-lossy", |e| shape(e, "bitmap-lossy")),
-    run("security-barrier", |e| shape(e, "security-barrier")),
-    run("recursion-repeats", |e| shape(e, "recursion-repeats")),
-    run("same-table-repeatedly", |e| {
-        shape(e, "same-table-repeatedly")
-    }),
+    run("sort-below-limit", |e| shape(e, sort)),
+    run("cte-materialized", |e| shape(e, materialized)),
+    run("loop-misestimated", |e| shape(e, looped)),
+    run("subplan-per-row", |e| shape(e, subplan)),
+    run("visibility-map", |e| shape(e, unmapped)),
 ];
 
-/// What statements show the shapes of a page.
-fn shape(evidence: &Evidence, entry: &str) -> Option<Observation> {
+/// What statements show a shape. The function says what a node means that is topmost of it.
+fn shape(evidence: &Evidence, look: fn(&At) -> Option<Shown>) -> Option<Observation> {
     let run = evidence.run?;
     let hits = with_plans(&run, |statement, plan| {
-        let of_entry = SHAPES.iter().filter(|shape| shape.entry == entry);
-        let hits = of_entry.flat_map(|shape| {
-            let all = plan.root.all().into_iter();
-            all.filter_map(|(parent, node)| {
-                let at = At {
-                    run: &run,
-                    statement,
-                    plan,
-                    parent,
-                    node,
-                };
-                hit(evidence, statement, plan, (shape.look)(&at)?)
-            })
+        let all = plan.root.all().into_iter();
+        let hits = all.filter_map(|(parent, node)| {
+            let at = At {
+                run: &run,
+                statement,
+                plan,
+                parent,
+                node,
+            };
+            hit(evidence, statement, plan, look(&at)?)
         });
         hits.max_by(|a, b| a.part.time.total_cmp(&b.part.time))
     });
@@ -406,124 +259,5 @@ fn subplan(at: &At) -> Option<Shown> {
         ))],
         seen: Vec::new(),
         confidence: Confidence::Medium,
-    })
-}
-
-/// Bytes that a bitmap takes for a page that is remembered row by row: an entry and two pointers for its place
-/// (`tbm_calculate_entries`, tidbitmap.c).
-const BITMAP_ENTRY: f64 = 64.0;
-
-/// A bitmap that is larger than work_mem.
-fn lossy(at: &At) -> Option<Shown> {
-    let node = at.node;
-    if node.kind != "Bitmap Heap Scan" {
-        return None;
-    }
-    let (facts, table) = (at.facts(node)?, node.relation.as_ref()?);
-    let (rows, pages) = (facts.rows?, facts.pages?.max(1.0));
-    let memory = at.plan.work_mem_bytes?;
-    let holds = (memory / BITMAP_ENTRY).max(16.0);
-    let found = node.all().into_iter().map(|(_, n)| n);
-    let found = found
-        .filter(|n| n.kind == "Bitmap Index Scan")
-        .map(|n| n.actual_rows.unwrap_or(n.rows));
-    let matching = found.fold(0.0, f64::max);
-    // Pages that so many rows lie in, if they lie anywhere (Mackert and Lohman, as the planner has it).
-    let visited = (2.0 * pages * matching / (2.0 * pages + matching)).min(pages);
-    // The same rounding as the planner's, which drops entries until half of them are free.
-    if visited < 1.5 * holds {
-        return None;
-    }
-    let exact = (0.5 * holds / visited).min(1.0);
-    let rechecked = (1.0 - exact) * visited * rows / pages;
-    if rechecked < 2.0 * matching || rechecked < 0.1 * FEW_ROWS {
-        return None;
-    }
-    let condition = node.conditions.get("Recheck Cond")?;
-    let blocks = at.statement.counters.as_ref().and_then(|c| c.blocks);
-    Some(Shown {
-        cost: at.cost(node),
-        left: Left::new(
-            (visited + matching) / (visited + rechecked),
-            format!("about {rechecked:.0} rows are looked at again for {matching:.0} that match"),
-        ),
-        saw: format!(
-            "work_mem = {} holds a bitmap of {holds:.0} pages, and the scan of {table} by index needs about {visited:.0}: {condition} \
-             is computed again for about {rechecked:.0} rows.",
-            super::shown(memory as u64)
-        ),
-        steps: vec![more_memory(at.run, (visited * BITMAP_ENTRY * 2.0).max(4_194_304.0))],
-        seen: vec!["EXPLAIN (ANALYZE) shows it as \"Heap Blocks: lossy\" and \"Rows Removed by Index Recheck\"".to_owned()],
-        confidence: match blocks {
-            Some(blocks) if blocks < 0.5 * visited => return None,
-            Some(_) => Confidence::High,
-            None => Confidence::Medium,
-        },
-    })
-}
-
-/// Below which part of the table's rows a scan is no matter of a condition that came too late.
-const FEW_LET_THROUGH: f64 = 0.1;
-
-/// A condition with an operator that must not see a row before a policy does, beside an index that would serve it.
-pub(super) fn barrier(at: &At) -> Option<Shown> {
-    let node = at.node;
-    let (facts, filter) = (at.facts(node)?, node.conditions.get("Filter")?);
-    let rows = facts.rows.filter(|rows| *rows >= FEW_ROWS)?;
-    if facts.policies.is_empty() {
-        return None;
-    }
-    let (leaky, index) = conjuncts(filter).into_iter().find_map(|part| {
-        let mut leaky = facts.leaky.iter();
-        let leaky = leaky.find(|leaky| {
-            let operator = format!(" {} ", leaky.operator);
-            part.contains(&operator) && words(part).any(|word| word == leaky.column)
-        })?;
-        let mut indexes = facts.indexes.iter().filter(|i| i.valid && !i.partial);
-        let index = indexes.find(|i| i.first.as_deref() == Some(&leaky.column))?;
-        let used = node
-            .all()
-            .into_iter()
-            .any(|(_, n)| n.index.as_deref() == index.name.rsplit('.').next());
-        (!used).then_some((leaky, index))
-    })?;
-    // What is read before the condition is looked at.
-    let inputs = node.all().into_iter().skip(1).map(|(_, n)| n.rows);
-    let entering = match node.kind.as_str() {
-        "Seq Scan" => rows,
-        _ => inputs.fold(node.rows, f64::max),
-    };
-    if entering < FEW_LET_THROUGH * rows || node.rows > 0.1 * entering {
-        return None;
-    }
-    let policies: Vec<&str> = facts.policies.keys().map(String::as_str).collect();
-    let table = node.relation.as_ref()?;
-    Some(Shown {
-        cost: at.cost(node),
-        left: by_index(entering, node.rows),
-        saw: format!(
-            "{} on {table} looks at {filter} in about {entering:.0} rows: the operator {} is not leakproof, so that {} can't serve it \
-             under the table's row-level security ({}).",
-            node.kind,
-            leaky.operator,
-            index.name,
-            policies.join(", ")
-        ),
-        steps: vec![
-            advice(format!(
-                "search in a SECURITY DEFINER function whose owner the policies do not concern (the table's owner, or BYPASSRLS), and have \
-                 it compare what the policy compares: there {} serves the condition",
-                index.name
-            )),
-            (
-                StepKind::Sql,
-                format!(
-                    "ALTER FUNCTION {} LEAKPROOF;   -- as superuser, for the whole database, and only if its errors may show values of hidden rows",
-                    leaky.function
-                ),
-            ),
-        ],
-        seen: Vec::new(),
-        confidence: Confidence::High,
     })
 }

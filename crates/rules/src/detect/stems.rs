@@ -60,11 +60,7 @@ const STEMS: &[Stem] = &[
             symptom.id.starts_with("plan-node/")
                 || matches!(
                     symptom.id.as_str(),
-                    "index-walked"
-                        | "late-filter"
-                        | "rows-discarded"
-                        | "sequential-scan"
-                        | "sort-below-limit"
+                    "rows-discarded" | "sequential-scan" | "sort-below-limit"
                 )
         },
         cause: |cause| cause.id == "plan-by-settings",

@@ -101,19 +101,6 @@ pub(super) const ROWS: &[Row] = &[
         more: until_replayed,
     },
     Row {
-        entry: "vacuum-cost-delay",
-        saw: "VACUUM or ANALYZE that a session waits for sleeps for vacuum_cost_delay",
-        threshold: NOTABLE,
-        events: &[("Timeout", &["VacuumDelay"])],
-        symptom_of: None,
-        settings: &["vacuum_cost_delay", "vacuum_cost_limit"],
-        // Autovacuum has a setting of its own, and nobody waits for it.
-        when: |_, run| {
-            sent_vacuum(run) && run.setting("vacuum_cost_delay").is_some_and(|v| v != "0")
-        },
-        more: without_delay,
-    },
-    Row {
         entry: "predicate-locks",
         saw: "Sessions queue for the locks of serializable transactions",
         threshold: NOTABLE_LWLOCK,
@@ -239,23 +226,6 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
-/// Whether sessions that wait for the delay of vacuum sent such a command.
-fn sent_vacuum(run: &RunEvidence) -> bool {
-    let seen = run
-        .observed
-        .and_then(|observed| observed.statements.as_ref());
-    seen.is_some_and(|seen| {
-        seen.statements.iter().any(|s| {
-            let delayed = s.waits.iter().any(|w| w.name == "Timeout:VacuumDelay");
-            let verb = s.text.split(' ').next().unwrap_or_default();
-            delayed
-                && ["vacuum", "analyze", "analyse"]
-                    .iter()
-                    .any(|v| verb.eq_ignore_ascii_case(v))
-        })
-    })
-}
-
 /// Whether a standby that commits wait for is there.
 const CONNECTED: &str = "SELECT application_name, sync_state, write_lag, flush_lag, replay_lag FROM pg_stat_replication;   -- is one \
      sync or quorum? write_lag is the way there and back, what flush_lag has beyond it the standby's disk";
@@ -285,16 +255,6 @@ fn until_replayed(run: &RunEvidence, seen: Observation) -> Observation {
              queries that conflict with it (pg_stat_database_conflicts; hot_standby_feedback, max_standby_streaming_delay)",
         );
     page.into_iter().fold(seen, Observation::advice)
-}
-
-fn without_delay(run: &RunEvidence, seen: Observation) -> Observation {
-    let value = run.setting("vacuum_cost_delay").unwrap_or_default();
-    seen.confidence(Confidence::High)
-        .sql(format!(
-            "ALTER SYSTEM SET vacuum_cost_delay = 0; SELECT pg_reload_conf();   -- it is {value}; autovacuum goes by \
-             autovacuum_vacuum_cost_delay"
-        ))
-        .advice("SET vacuum_cost_delay = 0 in the session that sends VACUUM, where other sessions are to keep the delay")
 }
 
 /// Entries whose sessions queue for a lock: they queue for its partition of the lock table, too.

@@ -1,23 +1,16 @@
-//! What lies behind a statement that writes: foreign keys that refer to its table, triggers for each
-//! row; and tables that are read whole by a statement in whose plan they do not stand.
+//! What lies behind a statement that writes: foreign keys that refer to its table, triggers for each row.
 
-use std::collections::BTreeSet;
-
-use super::conditions::words;
-use super::hits::{Hit, Part, joined, weighty, with_plans};
+use super::hits::{Hit, Part, joined, with_plans};
 use super::plans::by_index;
-use super::trigger_bodies::body;
 use super::{Detector, run, tenths};
-use crate::evidence::{Evidence, RunEvidence};
-use crate::finding::{Basis, Confidence, Observation, Severity, StepKind};
+use crate::evidence::Evidence;
+use crate::finding::{Confidence, Observation, StepKind};
 use pgassay_evidence::profile::Work;
 use pgassay_model::observed::plans::{Node, Plan, RelationFacts, TriggerFacts};
-use pgassay_text::quote::quote_ident;
 
 pub(super) const DETECTORS: &[Detector] = &[
     run("foreign-key-unindexed", foreign_keys),
     run("trigger-per-row", triggers),
-    run("scans-within-functions", inner_scans),
 ];
 
 /// A table of fewer rows is read whole in no time.
@@ -86,10 +79,9 @@ fn foreign_keys(evidence: &Evidence) -> Option<Observation> {
     joined(&run, hits)
 }
 
-/// Whether a trigger's function is interpreted.
-fn is_procedural(trigger: &TriggerFacts, table: &str) -> bool {
-    let dear = || body(trigger, table).is_some_and(|body| body.for_statements);
-    !matches!(trigger.language.as_str(), "c" | "internal") && (trigger.for_each_row || dear())
+/// Whether a trigger calls a function in an interpreted language for each row.
+fn is_procedural(trigger: &TriggerFacts) -> bool {
+    !matches!(trigger.language.as_str(), "c" | "internal") && trigger.for_each_row
 }
 
 /// The part of a statement's CPU time in triggers from which on they are worth a finding.
@@ -104,7 +96,7 @@ fn triggers(evidence: &Evidence) -> Option<Observation> {
         let called: Vec<&TriggerFacts> = facts
             .triggers
             .iter()
-            .filter(|t| is_procedural(t, name) && t.events.iter().any(|e| e == operation))
+            .filter(|t| is_procedural(t) && t.events.iter().any(|e| e == operation))
             .collect();
         let first = called.first()?;
         // Where no caller is known, what the language itself takes is the least.
@@ -122,63 +114,37 @@ fn triggers(evidence: &Evidence) -> Option<Observation> {
             return None;
         }
         let names: Vec<&str> = called.iter().map(|t| t.name.as_str()).collect();
-        let dear = called.iter().find_map(|trigger| body(trigger, name));
-        let (does, mut steps) = dear.map_or((String::new(), Vec::new()), |body| {
-            (format!("; {}", body.does), body.steps)
-        });
-        let each = called.iter().all(|trigger| trigger.for_each_row);
-        // A replication, a log or a queue that was given up leaves its triggers behind.
-        let filled = called.iter().find_map(|trigger| {
-            let mut writes = trigger.body.writes.iter();
-            let table = writes.find_map(|write| write.strip_prefix("insert "))?;
-            unread(&run, table).then_some((trigger.name.as_str(), table))
-        });
-        if let Some((trigger, filled)) = filled {
-            steps.insert(
-                0,
-                (
-                    StepKind::Advice,
-                    format!(
-                        "find out who needs what it writes to {filled}, which nothing has read in the measured time (what is kept for auditors is read seldom): if nobody does any more (a replication or a queue that was given up), \
-                         DROP TRIGGER {} ON {name}; {filled} and the function once no other trigger needs them",
-                        quote_ident(trigger)
-                    ),
-                ),
-            );
-        }
-        if steps.is_empty() || filled.is_some() && steps.len() == 1 {
-            steps.push((
+        let steps = vec![
+            (
                 StepKind::Advice,
                 format!(
                     "make it a trigger FOR EACH STATEMENT with transition tables (REFERENCING NEW TABLE), or \
                      do what {} does in the statement itself",
                     first.function
                 ),
-            ));
-        }
-        steps.push((
-            StepKind::Sql,
-            format!(
-                "SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname = '{}';",
-                first.function.replace('\'', "''")
             ),
-        ));
-        if each {
-            steps.push((
+            (
+                StepKind::Sql,
+                format!(
+                    "SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname = '{}';",
+                    first.function.replace('\'', "''")
+                ),
+            ),
+            (
                 StepKind::Advice,
-                "where it must stay, let a WHEN condition keep it from rows that it does nothing for".to_owned(),
-            ));
-        }
+                "where it must stay, let a WHEN condition keep it from rows that it does nothing for"
+                    .to_owned(),
+            ),
+        ];
         Some(Hit {
             statement,
             part,
             left: None,
             saw: format!(
-                "{} on {name}, written in {}, {} called for each {}{does}.",
+                "{} on {name}, written in {}, {} called for each row.",
                 names.join(", "),
                 first.language,
-                if names.len() == 1 { "is" } else { "are" },
-                if each { "row" } else { "statement" }
+                if names.len() == 1 { "is" } else { "are" }
             ),
             confidence: Confidence::High,
             evidence: vec![format!(
@@ -191,140 +157,6 @@ fn triggers(evidence: &Evidence) -> Option<Observation> {
     joined(&run, hits)
 }
 
-/// Whether a table that was written in the measured time was read by nobody.
-fn unread(run: &RunEvidence, table: &str) -> bool {
-    let tables = run.observed.and_then(|seen| seen.growth.as_ref());
-    let mut tables = tables.into_iter().flat_map(|growth| &growth.tables);
-    let bare = |name: &str| {
-        name.rsplit('.')
-            .next()
-            .unwrap_or(name)
-            .trim_matches('"')
-            .to_owned()
-    };
-    tables.any(|seen| {
-        bare(&seen.name) == bare(table) && seen.by("n_tup_ins") > 0.0 && seen.scans() == 0.0
-    })
-}
-
-/// Scans for each call of a statement below which they are not its own.
-const OF_CALLS: f64 = 0.1;
-/// Statements that read tables whole without a plan that anybody sees.
-const MAINTENANCE: &[&str] = &[
-    "ALTER", "ANALYZE", "CLUSTER", "COPY", "CREATE", "REFRESH", "REINDEX", "VACUUM",
-];
-
-/// Whether another session was seen that may have read a table: one that holds others up, or the horizon,
-/// with a statement that names it or that reads tables for its own ends.
-fn read_by_others(run: &RunEvidence, table: &str) -> bool {
-    let Some(observed) = run.observed else {
-        return false;
-    };
-    let bare = table.rsplit('.').next().unwrap_or(table).trim_matches('"');
-    let holders = observed.blockers.iter().flat_map(|b| &b.holders);
-    let horizon = observed.growth.iter().flat_map(|g| &g.horizon);
-    let all = observed.statements.iter().flat_map(|s| &s.statements);
-    let mut seen = holders
-        .map(|h| h.statement.as_str())
-        .chain(horizon.map(|h| h.statement.as_str()))
-        .chain(all.filter(|s| s.plan.is_none()).map(|s| s.text.as_str()));
-    seen.any(|statement| {
-        let verb = words(statement).next().unwrap_or_default();
-        let maintains = MAINTENANCE.iter().any(|m| m.eq_ignore_ascii_case(verb));
-        maintains || words(statement).any(|word| word.eq_ignore_ascii_case(bare))
-    })
-}
-
-/// Tables that are read whole again and again, and stand in no plan of a statement that was seen: a
-/// function, a trigger, a constraint or a policy reads them.
-fn inner_scans(evidence: &Evidence) -> Option<Observation> {
-    let run = evidence.run?;
-    let growth = run.observed?.growth.as_ref()?;
-    let weighty: Vec<_> = weighty(&run).collect();
-    // A plan that is not known may hold any table.
-    if weighty.is_empty() || weighty.iter().any(|s| s.plan.is_none()) {
-        return None;
-    }
-    // What a foreign server reads may be tables of this one.
-    let plans = || weighty.iter().filter_map(|s| s.plan.as_ref());
-    let told = plans().any(|plan| !plan.set_clauses.is_empty());
-    let mut nodes = plans().flat_map(|plan| plan.root.all());
-    if told || nodes.any(|(_, node)| node.kind == "Foreign Scan") {
-        return None;
-    }
-    let planned: BTreeSet<&str> = weighty
-        .iter()
-        .filter_map(|s| s.plan.as_ref())
-        .flat_map(|plan| plan.root.all())
-        .filter_map(|(_, node)| node.relation.as_deref())
-        .collect();
-    let referring: BTreeSet<&str> = weighty
-        .iter()
-        .filter_map(|s| s.plan.as_ref())
-        .flat_map(|plan| plan.relations.values())
-        .flat_map(|facts| &facts.referenced_by)
-        .map(|reference| reference.table.as_str())
-        .collect();
-    let scanned = growth.tables.iter().filter(|t| {
-        let scans = t.by("seq_scan");
-        scans >= 10.0
-            && t.by("seq_tup_read") >= FEW_ROWS * scans
-            && !planned.contains(t.name.as_str())
-            && !referring.contains(t.name.as_str())
-            && !t.name.starts_with("pgassay.")
-    });
-    let worst = scanned.max_by(|a, b| a.by("seq_tup_read").total_cmp(&b.by("seq_tup_read")))?;
-    let scans = worst.by("seq_scan");
-    let each = worst.by("seq_tup_read") / scans;
-    let statement = weighty.first()?;
-    // Statements of sessions that are not the load's may read it.
-    if run.elsewhere().is_some() {
-        return None;
-    }
-    // Far fewer scans than calls are another session's, or of a way that is seldom taken.
-    let calls = weighty
-        .iter()
-        .filter_map(|s| Some(s.counters.as_ref()?.calls));
-    if calls.fold(0.0, f64::max) * OF_CALLS > scans || read_by_others(&run, &worst.name) {
-        return None;
-    }
-    // What such functions execute, by CPU samples; what the statement itself does stays.
-    let inside = within(evidence, Work::Nested).or_else(|| within(evidence, Work::Procedural));
-    let part = inside.map_or(Part::of_all(1.0), |share| {
-        Part::of_samples(statement, share)
-    });
-    let left = by_index(each, 1.0);
-    let saw = format!(
-        "{} is read whole by functions, triggers or constraints: it stands in no plan of the statements that \
-         were seen.",
-        worst.name
-    );
-    Some(
-        Observation::measured(Basis::Statements, Some(statement.share * part.time), saw)
-            .of_cpu(statement.cpu_share * part.cpu)
-            .left(left)
-            .confidence(Confidence::Medium)
-            .severity(if statement.share >= 0.3 { Severity::High } else { Severity::Medium })
-            .seen(format!(
-                "{scans:.0} sequential scans of {} in the measured time, {each:.0} rows each",
-                worst.name
-            ))
-            .of_statements([*statement])
-            .seen(format!(
-                "{} of {} goes to: {}",
-                tenths(statement.share),
-                run.whole(),
-                statement.named()
-            ))
-            .sql(
-                "SET auto_explain.log_nested_statements = on; SET auto_explain.log_min_duration = 0; SET \
-                 client_min_messages = log;   -- after LOAD 'auto_explain', then send the statement: the plans \
-                 within it",
-            )
-            .advice(format!("create the index on {} that the query inside needs", worst.name)),
-    )
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use std::collections::BTreeMap;
@@ -333,10 +165,7 @@ pub(super) mod tests {
     use crate::Finding;
     use crate::finding::Confidence;
     use pgassay_evidence::observed::PointObserved;
-    use pgassay_evidence::observed::statements::{
-        Counters, Elsewhere, StatementAnalysis, StatementTime,
-    };
-    use pgassay_model::observed::blockers::{BlockerRecord, Holder};
+    use pgassay_evidence::observed::statements::{StatementAnalysis, StatementTime};
     use pgassay_model::observed::growth::{Grown, GrowthRecord};
     use pgassay_model::observed::plans::{Node, Plan, ReferenceFacts, RelationFacts, TriggerFacts};
 
@@ -460,7 +289,6 @@ pub(super) mod tests {
                 function: "touch".into(),
                 language: "plpgsql".into(),
                 for_each_row: true,
-                before: true,
                 events: vec!["Insert".into(), "Update".into()],
                 ..TriggerFacts::default()
             };
@@ -493,75 +321,5 @@ pub(super) mod tests {
         }
         let little = of("10.00% postgres plpgsql.so [.] exec_stmts\n", |_| {});
         assert_eq!(little, None);
-    }
-
-    #[test]
-    fn a_table_that_stands_in_no_plan_and_is_read_whole_is_named() {
-        let scans = vec![grown(
-            "public.log",
-            &[("seq_scan", 40.0), ("seq_tup_read", 8e6)],
-        )];
-        let findings = found("Insert", RelationFacts::default(), scans);
-        assert!(
-            one(&findings, "scans-within-functions")
-                .saw
-                .contains("public.log")
-        );
-        let known = vec![grown(
-            "public.t",
-            &[("seq_scan", 40.0), ("seq_tup_read", 8e6)],
-        )];
-        let findings = found("Insert", RelationFacts::default(), known);
-        assert!(findings.iter().all(|f| f.id != "scans-within-functions"));
-    }
-
-    #[test]
-    fn scans_of_another_session_are_not_laid_to_the_statement() {
-        let plan = |calls: f64, statement: &str| {
-            let holder = Holder {
-                awaited: "relation".into(),
-                statement: statement.into(),
-                pairs: 20,
-                ..Holder::default()
-            };
-            let scans = vec![grown(
-                "public.log",
-                &[("seq_scan", 41.0), ("seq_tup_read", 6e6)],
-            )];
-            found_beside("Insert", RelationFacts::default(), scans, move |observed| {
-                observed.statements.as_mut().unwrap().statements[0].counters = Some(Counters {
-                    calls,
-                    ..Counters::default()
-                });
-                observed.blockers = Some(BlockerRecord {
-                    looks: 5,
-                    holders: vec![holder],
-                    unread: None,
-                });
-            })
-        };
-        let has = |findings: &[Finding]| findings.iter().any(|f| f.id == "scans-within-functions");
-        assert!(has(&plan(40.0, "UPDATE u SET v = $1")));
-        assert!(
-            !has(&plan(54_000.0, "UPDATE u SET v = $1")),
-            "41 scans in 54000 calls"
-        );
-        let beside = |share: f64| {
-            let scans = vec![grown(
-                "public.log",
-                &[("seq_scan", 40.0), ("seq_tup_read", 8e6)],
-            )];
-            found_beside("Insert", RelationFacts::default(), scans, move |observed| {
-                let statements = observed.statements.as_mut().unwrap();
-                statements.elsewhere = Some(Elsewhere {
-                    share,
-                    ..Elsewhere::default()
-                });
-            })
-        };
-        assert!(has(&beside(0.01)));
-        assert!(!has(&beside(0.95)), "a report beside the load");
-        assert!(!has(&plan(40.0, "REFRESH MATERIALIZED VIEW sums")));
-        assert!(!has(&plan(40.0, "SELECT count(*) FROM log")));
     }
 }

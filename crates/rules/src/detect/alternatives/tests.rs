@@ -4,7 +4,6 @@ use super::super::database::tests::statement;
 use super::super::tests::made::{found_with_settings, one};
 use super::*;
 use crate::Finding;
-use crate::finding::Severity;
 use pgassay_model::observed::plans::{RelationFacts, Work};
 
 fn node(kind: &str, relation: &str, cost: f64, nodes: Vec<Node>) -> Node {
@@ -238,50 +237,4 @@ fn what_is_hardly_cheaper_is_no_finding() {
     // What a forbidden node is said to cost does not count.
     assert!(!has(DISABLE_COST + 9000.0, 8500.0));
     assert!(has(DISABLE_COST + 9000.0, 850.0));
-}
-
-#[test]
-fn memory_without_a_file_seen_weighs_little() {
-    let sorted = |cost: f64| {
-        node(
-            "Sort",
-            "",
-            cost,
-            vec![node("Seq Scan", "public.a", 100.0, vec![])],
-        )
-    };
-    let found = found(sorted(9000.0), MEMORY, "64MB", false, sorted(3000.0));
-    assert_eq!(one(&found, "plan-by-memory").severity, Severity::Low);
-}
-
-/// A side effect was named in its place: another scan of the table whose rows are looked for in the list.
-#[test]
-fn a_list_that_is_hashed_with_more_memory_is_said_to_be() {
-    let of = |scan: &str, condition: &str, cost: f64| {
-        let list = Node {
-            relationship: Some("SubPlan".into()),
-            subplan: Some("SubPlan 1".into()),
-            rows: 100_000.0,
-            ..node("Seq Scan", "public.b", 1443.0, vec![])
-        };
-        Node {
-            conditions: [("Filter".to_owned(), condition.to_owned())].into(),
-            ..node(scan, "public.a", cost, vec![list])
-        }
-    };
-    let gone_through = of("Index Scan", "(NOT (SubPlan $1))", 9000.0);
-    let hashed = of("Bitmap Heap Scan", "(NOT (hashed SubPlan $1))", 900.0);
-    let found = found(gone_through, MEMORY, "16MB", false, hashed);
-    let finding = one(&found, "plan-by-memory");
-    let said = finding.evidence.iter();
-    let said: Vec<&String> = said
-        .filter(|e| e.contains("hashed") || e.contains("in the place"))
-        .collect();
-    assert_eq!(
-        said,
-        [
-            "the list of 100000 rows of public.b is hashed then, once; now it is gone through for each row"
-        ]
-    );
-    assert_eq!(finding.confidence, Confidence::Medium);
 }

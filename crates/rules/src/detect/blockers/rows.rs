@@ -130,19 +130,10 @@ pub(super) fn same_rows(evidence: &Evidence) -> Option<Observation> {
 /// A transaction of this age, in seconds, is a long one.
 const LONG_S: f64 = 1.0;
 
-/// Whether a statement, or a function that it calls, inserts a key that is the largest one and one more.
+/// Whether a statement inserts a key that is the largest one and one more.
 fn numbers_by_hand(statement: &StatementTime) -> bool {
     let text = statement.text.to_ascii_lowercase();
-    let itself = text.contains("insert into") && text.contains("max(") && text.contains('+');
-    let loops = statement.plan.iter().flat_map(|plan| plan.loops.values());
-    itself
-        || loops.into_iter().any(|facts| {
-            facts.aggregates.iter().any(|name| name == "max")
-                && facts
-                    .writes
-                    .iter()
-                    .any(|write| write.starts_with("insert "))
-        })
+    text.contains("insert into") && text.contains("max(") && text.contains('+')
 }
 
 /// The foreign key that an INSERT checks, as its execution showed. One without a check may wait for another one's key

@@ -3,9 +3,7 @@
 use pgassay_model::observed::blockers::Holder;
 
 use super::super::gentler::{command, gentler};
-use super::super::hits::weighty;
 use super::super::tenths;
-use super::super::trigger_bodies::{Body, body};
 use super::queue::{FEW_PAIRS, NOTABLE, Queue, from};
 use crate::evidence::{Evidence, RunEvidence};
 use crate::finding::Observation;
@@ -16,21 +14,6 @@ const CHANGES: &[&str] = &[
     "ALTER", "CREATE", "DROP", "TRUNCATE", LOCK, "VACUUM", "CLUSTER", "REINDEX", "REFRESH",
     "COMMENT",
 ];
-
-/// A trigger on a table that a weighty statement writes, which takes a lock on a whole table: REFRESH, LOCK TABLE.
-fn of_trigger(run: &RunEvidence) -> Option<(String, String, Body)> {
-    let plans = weighty(run).filter_map(|statement| statement.plan.as_ref());
-    let mut triggers = plans.flat_map(|plan| {
-        let relations = plan.relations.iter();
-        relations
-            .flat_map(|(table, facts)| facts.triggers.iter().map(move |trigger| (table, trigger)))
-    });
-    triggers.find_map(|(table, trigger)| {
-        let locks = !trigger.body.refreshes.is_empty() || !trigger.body.locks.is_empty();
-        let body = body(trigger, table).filter(|_| locks)?;
-        Some((trigger.name.clone(), table.clone(), body))
-    })
-}
 
 /// Whether a statement is a command whose lock keeps away others of its kind alone (SHARE UPDATE EXCLUSIVE).
 fn is_upkeep(statement: &str) -> bool {
@@ -192,26 +175,6 @@ pub(super) fn schema_changes(evidence: &Evidence) -> Option<Observation> {
         return None;
     }
     let command = command(&change.statement);
-    if command.is_empty()
-        && let Some((trigger, table, body)) = of_trigger(&run)
-    {
-        let saw = format!(
-            "Sessions queue behind the trigger {trigger} on {table}: {}: {} of {}.",
-            body.does,
-            tenths(tables),
-            run.whole()
-        );
-        let seen = queue.seen_at(evidence, &run, (tables, saw), of_tables);
-        let seen = body
-            .steps
-            .into_iter()
-            .fold(seen, |seen, (kind, text)| seen.step(kind, text));
-        return Some(seen.seen(format!(
-            "in {} of what was seen: {}",
-            tenths(part),
-            change.statement
-        )));
-    }
     let saw = format!(
         "Sessions queue behind {}{}: {} of {}.",
         match command {

@@ -84,22 +84,6 @@ fn what_to_look_at_goes_by_what_the_node_does() {
     assert!(of(spills).contains("700 blocks of temporary files"));
 }
 
-#[test]
-fn a_foreign_scan_is_told_what_is_not_sent_and_having_no_index() {
-    let of = |root: Node| {
-        let plan = plan(root);
-        let all = busy(&plan).unwrap();
-        step(&all[0], &plan)
-    };
-    let foreign = of(ran("Foreign Scan", (1.0, 200.0, 39_000.0), 9.0, vec![]));
-    assert!(
-        foreign.contains("is not sent to the foreign server"),
-        "{foreign}"
-    );
-    let having = of(ran("Aggregate", (1.0, 3.0, 90_000.0), 9.0, vec![]));
-    assert!(!having.contains("index"), "{having}");
-}
-
 /// An update that found its rows by their key was told of an index for a LIMIT.
 #[test]
 fn a_node_that_only_finds_what_is_changed_is_no_finding() {

@@ -1,7 +1,6 @@
 //! What detectors find together in whole runs, made up by laws that are known.
 
 mod budget;
-mod causes;
 mod gains;
 pub(super) mod made;
 mod placement;
