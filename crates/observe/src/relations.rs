@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 
 use pgassay_model::observed::plans::{Plan, RelationFacts};
 use pgassay_text::quote::quote_literal;
-use serde_json::{Value, json};
 
 use super::catalogues::Catalogues;
-use super::explained::clean;
 
 /// What is asked about.
 pub(super) const TABLES: &str = "tables of its plan";
@@ -73,9 +71,6 @@ pub(super) fn relations(
                  'columns', coalesce((SELECT pg_catalog.json_agg(a.attname ORDER BY k.place) \
                    FROM pg_catalog.unnest(i.indkey::int2[]) WITH ORDINALITY k(number, place) \
                    JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.number), '[]'), \
-                 'operator_class', coalesce((SELECT o.opcname FROM pg_catalog.pg_opclass o \
-                   WHERE o.oid = (i.indclass::oid[])[0]), ''), \
-                 'definition', pg_catalog.pg_get_indexdef(i.indexrelid), \
                  'valid', i.indisvalid, 'partial', i.indpred IS NOT NULL, \
                  'constraint', i.indisunique OR i.indisexclusion, \
                  'scans', pg_catalog.pg_stat_get_numscans(i.indexrelid))) \
@@ -111,24 +106,7 @@ pub(super) fn relations(
         ),
     );
     let read = |text: String| catalogues.noted(TABLES, serde_json::from_str(&text));
-    let mut answer: Value = answer.and_then(read).unwrap_or_else(|| json!({}));
-    let all = answer.as_object_mut().into_iter();
-    let all = all.flat_map(|all| all.values_mut());
-    for facts in all.filter_map(Value::as_object_mut) {
-        let indexes = facts.get_mut("indexes").and_then(Value::as_array_mut);
-        for index in indexes.into_iter().flatten() {
-            // Conditions may hold literals.
-            let on = index["definition"]
-                .as_str()
-                .and_then(|d| d.split_once(" USING "));
-            index["definition"] = match on {
-                Some((_, on)) => Value::from(clean(&format!("USING {on}"))),
-                None => Value::Null,
-            };
-        }
-    }
-    let read = catalogues.noted(TABLES, serde_json::from_value(answer));
-    read.unwrap_or_default()
+    answer.and_then(read).unwrap_or_default()
 }
 
 /// How the catalogues show partitions, as expressions of SQL.

@@ -299,9 +299,6 @@ pub struct IndexFacts {
     /// Its columns in order, those of expressions left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<String>,
-    /// The operator class of its first column: `text_ops`, `jsonb_path_ops`.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub operator_class: String,
     /// Whether queries may use it.
     pub valid: bool,
     /// Whether it covers some rows only.
@@ -309,9 +306,6 @@ pub struct IndexFacts {
     /// Whether it enforces a constraint.
     #[serde(default)]
     pub constraint: bool,
-    /// What it is on, as CREATE INDEX has it, without literals: `USING btree (lower(mail)) WHERE …`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub definition: Option<String>,
     /// How often it was read since its counters began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scans: Option<f64>,

@@ -4,16 +4,12 @@ use pgassay_model::observed::growth::{Grown, HoldsHorizon};
 
 use super::hits::{Hit, Part, joined, weighty};
 use super::horizon;
-use super::objects::{FEW_DEAD, OLD, began, is_swollen};
+use super::objects::{FEW_DEAD, OLD, began};
 use super::{Detector, nodes, run};
 use crate::evidence::Evidence;
 use crate::finding::{Confidence, Observation, Severity};
 
-pub(super) const DETECTORS: &[Detector] = &[
-    run("horizon-held", held),
-    run("autovacuum-behind", behind),
-    run("swollen-table", swollen),
-];
+pub(super) const DETECTORS: &[Detector] = &[run("horizon-held", held)];
 
 /// Rows of a catalogue that die in a run below which nobody changes it.
 const MANY_DIE: f64 = 100.0;
@@ -133,51 +129,6 @@ fn held(evidence: &Evidence) -> Option<Observation> {
 
 fn rewriting(catalog: &Grown) -> String {
     format!("VACUUM (FULL, ANALYZE) pg_catalog.{}", catalog.name)
-}
-
-/// Dead rows of a catalogue that nothing holds, and that statements go through.
-fn behind(evidence: &Evidence) -> Option<Observation> {
-    if holder(evidence).is_some() {
-        return None;
-    }
-    let (worst, seen) = gone_through(evidence, has_dead_rows, |catalog| {
-        format!(
-            "Dead rows of the catalogues are gone through: {}.",
-            counted(catalog)
-        )
-    })?;
-    Some(
-        seen.sql(format!("VACUUM (ANALYZE, VERBOSE) pg_catalog.{};", worst.name))
-            .sql(format!("{};   -- if it stays large; locks out every session meanwhile", rewriting(worst)))
-            .advice(
-                "see that autovacuum is on (it cleans the catalogues, too), and what creates and drops so much: temporary tables for \
-                 each request leave their rows here",
-            ),
-    )
-}
-
-/// A catalogue that was large once, and whose scans go through the pages that it had then.
-fn swollen(evidence: &Evidence) -> Option<Observation> {
-    let (worst, seen) = gone_through(
-        evidence,
-        |catalog| is_swollen(catalog) && !has_dead_rows(catalog),
-        |catalog| {
-            let stands = |what| catalog.stands(what).unwrap_or(0.0);
-            format!(
-                "{} has {:.0} rows on {:.0} pages, which are mostly empty.",
-                catalog.name,
-                stands("reltuples"),
-                stands("relpages")
-            )
-        },
-    )?;
-    Some(
-        seen.sql(format!("{};   -- at a quiet time: locks out every session meanwhile", rewriting(worst)))
-            .advice(
-                "what creates and drops so much leaves it so: temporary tables for each request, objects that a script makes anew; a slot or a \
-                 transaction that was left open while it did",
-            ),
-    )
 }
 
 #[cfg(test)]

@@ -217,27 +217,6 @@ pub(super) fn compared(condition: &str, facts: &RelationFacts) -> Option<Compare
         .then(|| Compared::Expression(unqualified(operand, facts)))
 }
 
-/// A column that a condition converts to another type, and that type: `amount` and `numeric` of
-/// `((t.amount)::numeric > $1)`. What stays text is none.
-pub(super) fn converted<'f>(
-    condition: &str,
-    facts: &'f RelationFacts,
-) -> Option<(&'f str, String)> {
-    condition.match_indices(")::").find_map(|(at, sign)| {
-        let before = &condition[..at];
-        let mut words = before.rsplit(|c: char| !(c.is_alphanumeric() || "._\"".contains(c)));
-        let name = words.next()?.rsplit('.').next()?.trim_matches('"');
-        let column = facts.columns.iter().find(|column| *column == name)?;
-        let behind = &condition[at + sign.len()..];
-        let end = behind.find(|c: char| !(c.is_alphanumeric() || c == '_'));
-        let to = &behind[..end.unwrap_or(behind.len())];
-        let kind = facts.types.get(column).map_or("", String::as_str);
-        let stays = matches!(kind, "text" | "character varying")
-            && matches!(to, "text" | "character" | "bpchar");
-        (!stays && !to.is_empty()).then(|| (column.as_str(), to.to_owned()))
-    })
-}
-
 /// An expression as an index has it: its columns without the table's name.
 pub(super) fn unqualified(expression: &str, facts: &RelationFacts) -> String {
     let of_word = |c: char| c.is_alphanumeric() || c == '_' || c == '"';
@@ -307,37 +286,6 @@ mod tests {
         );
         assert_eq!(of("(t.id > $1)"), None);
         assert_eq!(of("(f($1) = $2)"), None);
-    }
-
-    #[test]
-    fn columns_that_are_converted_are_seen() {
-        let types = [("id", "integer"), ("mail", "text"), ("code", "character")];
-        let facts = RelationFacts {
-            columns: types.iter().map(|(name, _)| (*name).to_owned()).collect(),
-            texts: vec!["mail".to_owned(), "code".to_owned()],
-            types: types
-                .iter()
-                .map(|(name, kind)| ((*name).to_owned(), (*kind).to_owned()))
-                .collect(),
-            ..RelationFacts::default()
-        };
-        let of =
-            |filter: &str| converted(filter, &facts).map(|(column, to)| (column.to_owned(), to));
-        let some = |column: &str, to: &str| Some((column.to_owned(), to.to_owned()));
-        assert_eq!(of("((t.mail)::numeric > $1)"), some("mail", "numeric"));
-        assert_eq!(
-            of("((t.id)::text = current_setting($1))"),
-            some("id", "text")
-        );
-        assert_eq!(of("((code)::text = $1)"), some("code", "text"));
-        assert_eq!(of("((t.mail)::text = $1)"), None);
-        assert_eq!(of("(t.id = ($1)::integer)"), None);
-        assert_eq!(of("(t.\"a€b\")::text = $1)"), None);
-        // An index on char(n) does not serve a comparison as text.
-        assert_eq!(
-            compared("((t.code)::text = $1)", &facts),
-            Some(Compared::Cast("code".to_owned()))
-        );
     }
 
     #[test]

@@ -25,9 +25,6 @@ const MOSTLY_BETWEEN: f64 = 0.4;
 /// Statements of a transaction that could go together.
 const SEVERAL: f64 = 3.0;
 
-/// Rows of a FETCH that are few.
-const FEW_FETCHED: f64 = 10.0;
-
 /// Sessions that wait for the next statement of an open transaction again and again. One that is idle for
 /// long is a client that does something else, which no pipelining mends.
 fn between_statements(evidence: &Evidence) -> Option<Observation> {
@@ -57,42 +54,26 @@ fn between_statements(evidence: &Evidence) -> Option<Observation> {
         run.whole()
     );
     let share = (client + budget.running() * messages).min(1.0);
-    let statements = observed.statements.as_ref()?.statements.iter();
-    let fetches = statements.filter(|s| {
-        s.text
-            .get(..6)
-            .is_some_and(|verb| verb.eq_ignore_ascii_case("FETCH "))
-    });
-    let few = fetches.filter_map(|s| {
-        s.counters
-            .as_ref()?
-            .rows
-            .filter(|rows| *rows <= FEW_FETCHED)
-    });
-    let fetched = few.reduce(f64::min).map(|rows| {
-        format!(
-            "raise the driver's fetch size, or read without a cursor: each FETCH, a round trip of its own, brings {rows:.0} of the rows"
-        )
-    });
-    let seen = Observation::measured(Basis::Statements, Some(share), saw)
-        .of_cpu(messages)
-        .expects(1.0 - 1.0 / each, format!("one round trip for {each:.0}"))
-        .severity(match client {
-            MOSTLY_BETWEEN.. => Severity::High,
-            _ => Severity::Medium,
-        })
-        .confidence(Confidence::High)
-        .covers(client)
-        .seen(format!(
-            "{each:.0} statements a transaction, by pg_stat_statements"
-        ))
-        .all_seen((messages > 0.0).then(|| {
-            format!(
-                "{} of the CPU samples in the protocol, the network and wake-ups",
-                tenths(messages)
-            )
-        }));
-    Some(fetched.into_iter().fold(seen, Observation::advice))
+    Some(
+        Observation::measured(Basis::Statements, Some(share), saw)
+            .of_cpu(messages)
+            .expects(1.0 - 1.0 / each, format!("one round trip for {each:.0}"))
+            .severity(match client {
+                MOSTLY_BETWEEN.. => Severity::High,
+                _ => Severity::Medium,
+            })
+            .confidence(Confidence::High)
+            .covers(client)
+            .seen(format!(
+                "{each:.0} statements a transaction, by pg_stat_statements"
+            ))
+            .all_seen((messages > 0.0).then(|| {
+                format!(
+                    "{} of the CPU samples in the protocol, the network and wake-ups",
+                    tenths(messages)
+                )
+            })),
+    )
 }
 
 fn deadlocks(evidence: &Evidence) -> Option<Observation> {

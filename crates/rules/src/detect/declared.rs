@@ -58,14 +58,7 @@ fn wide(evidence: &Evidence) -> Option<Observation> {
         };
         let why = filled(table, facts, each)
             .or_else(|| padded(table, facts, each))
-            .or_else(|| kept_within(table, facts, each, &named))
-            .map(|why| (why, Confidence::High));
-        let (why, confidence) = why.or_else(|| {
-            let includes = !evidence.is_before(110_000);
-            let why = taken_apart(table, facts, each, (node, &statement.text, includes))?;
-            // What taking rows apart costs was not seen.
-            Some((why, Confidence::Medium))
-        })?;
+            .or_else(|| kept_within(table, facts, each, &named))?;
         Some(Hit {
             statement,
             part: Part::of_work(evidence, statement, part),
@@ -80,7 +73,7 @@ fn wide(evidence: &Evidence) -> Option<Observation> {
                 "{table} has {pages:.0} pages for {rows:.0} rows, which are gone through: {}.",
                 why.why
             ),
-            confidence,
+            confidence: Confidence::High,
             evidence: Vec::new(),
             steps: why.steps,
         })
@@ -196,71 +189,6 @@ fn kept_within(
     })
 }
 
-/// Columns before one that is asked for, from which on taking a row apart up to it is dear.
-const MANY_COLUMNS: usize = 50;
-
-/// A column far behind in the row, up to which each row is taken apart.
-fn taken_apart(
-    table: &str,
-    facts: &RelationFacts,
-    each: f64,
-    (node, text, includes): (&Node, &str, bool),
-) -> Option<Why> {
-    let lower = text.to_ascii_lowercase();
-    if lower.contains('*') && !lower.contains("(*)") {
-        return None;
-    }
-    let asked: Vec<(usize, &String)> = facts
-        .columns
-        .iter()
-        .enumerate()
-        .filter(|(_, column)| words(&lower).any(|word| word == column.as_str()))
-        .collect();
-    let (last, column) = asked.last()?;
-    if *last < MANY_COLUMNS || asked.len() > 10 {
-        return None;
-    }
-    let compared = |column: &str| {
-        let mut conditions = node.conditions.values();
-        conditions.any(|condition| words(condition).any(|word| word == column))
-    };
-    let names = |of: Vec<&String>| {
-        of.into_iter()
-            .map(|name| quote_ident(name))
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    let asked: Vec<&String> = asked.iter().map(|(_, column)| *column).collect();
-    let (keys, others): (Vec<&String>, Vec<&String>) =
-        asked.iter().copied().partition(|column| compared(column));
-    let index = match (keys.is_empty(), others.is_empty()) {
-        (false, false) if includes => format!("({}) INCLUDE ({})", names(keys), names(others)),
-        (false, false) => format!("({}, {})", names(keys), names(others)),
-        _ => format!("({})", names(asked.clone())),
-    };
-    Some(Why {
-        why: format!(
-            "{last} columns stand before {column} in the row, and each row is taken apart from its beginning up to it"
-        ),
-        needed: each * 0.2,
-        steps: vec![
-            (
-                StepKind::Sql,
-                format!(
-                    "CREATE INDEX CONCURRENTLY ON {table} {index}; VACUUM (ANALYZE) {table};   -- holds what the statement asks for, and is read alone (index-only scan)"
-                ),
-            ),
-            (
-                StepKind::Advice,
-                format!(
-                    "or the table divided: {} in a narrow table with the same key, or as its first columns (fixed width, NOT NULL), before those that are seldom read",
-                    names(asked)
-                ),
-            ),
-        ],
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::database::tests::statement;
@@ -344,28 +272,5 @@ mod tests {
         // What is asked for must be read; and what is not kept within the row is elsewhere.
         assert!(found("rows-wide", "SELECT body FROM t", plain("plain"), 500.0).is_none());
         assert!(found("rows-wide", "SELECT n FROM t", plain("extended"), 500.0).is_none());
-    }
-
-    #[test]
-    fn a_column_far_behind_in_the_row_is_asked_of_an_index() {
-        let of = |before: usize| {
-            let mut facts = facts(15_000.0, 1000.0);
-            facts.columns = (0..before)
-                .map(|n| format!("c{n}"))
-                .chain(["a".to_owned(), "amount".to_owned()])
-                .collect();
-            found(
-                "rows-wide",
-                "SELECT sum(amount) FROM t WHERE a = $1",
-                facts,
-                500.0,
-            )
-        };
-        assert!(
-            of(200).unwrap().remedy[0]
-                .text
-                .contains("ON public.t (a) INCLUDE (amount)")
-        );
-        assert!(of(5).is_none());
     }
 }

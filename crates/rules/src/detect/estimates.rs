@@ -166,7 +166,7 @@ fn misestimated(evidence: &Evidence) -> Option<Observation> {
                 named(node)
             );
             relations.extend(node.relation.clone());
-            return Some(hit(&run, statement, plan, node, saw));
+            return Some(hit(statement, plan, node, saw));
         }
         if let Some((node, came)) = driving(&run, statement, plan) {
             drives = true;
@@ -177,7 +177,7 @@ fn misestimated(evidence: &Evidence) -> Option<Observation> {
                 node.rows,
                 named(node)
             );
-            return Some(hit(&run, statement, plan, node, saw));
+            return Some(hit(statement, plan, node, saw));
         }
         let counters = statement.counters.as_ref()?;
         let rows = counters.rows?;
@@ -190,7 +190,7 @@ fn misestimated(evidence: &Evidence) -> Option<Observation> {
         let saw = format!("The planner expects {expected:.0} rows where {rows:.0} come.");
         Some(Hit {
             confidence: Confidence::Medium,
-            ..hit(&run, statement, plan, &plan.root, saw)
+            ..hit(statement, plan, &plan.root, saw)
         })
     });
     joined(&run, hits).map(|seen| {
@@ -208,13 +208,7 @@ fn named(node: &Node) -> String {
     }
 }
 
-fn hit<'s>(
-    run: &RunEvidence,
-    statement: &'s StatementTime,
-    plan: &Plan,
-    node: &Node,
-    saw: String,
-) -> Hit<'s> {
+fn hit<'s>(statement: &'s StatementTime, plan: &Plan, node: &Node, saw: String) -> Hit<'s> {
     // A bitmap's index scan does not name its table.
     let above = counts::path(&plan.root, node).unwrap_or_default();
     let heap = above.iter().find(|n| n.kind == "Bitmap Heap Scan");
@@ -226,42 +220,14 @@ fn hit<'s>(
             ..node.clone()
         });
     let node = of_index.as_ref().unwrap_or(node);
-    let mut steps = remedies(plan, node);
-    // Statistics that nobody keeps are wrong for that alone.
-    let off = ["track_counts", "autovacuum"]
-        .into_iter()
-        .find(|name| run.setting(name) == Some("off"));
-    let of_columns = steps
-        .iter()
-        .any(|(kind, text)| *kind == StepKind::Sql && text.contains("ANALYZE"));
-    let mut evidence = Vec::new();
-    if let Some(name) = off.filter(|_| of_columns) {
-        evidence.push(format!(
-            "{name} = off: autovacuum, which analyzes tables that have changed, {}",
-            match name {
-                "track_counts" => "does not learn of changes",
-                _ => "is not there",
-            }
-        ));
-        let tables = node.all().into_iter();
-        let table = tables.filter_map(|(_, n)| n.relation.as_deref()).next();
-        let told = steps.iter().any(|(_, text)| text.starts_with("ANALYZE "));
-        if let Some(table) = table.filter(|_| !told) {
-            steps.insert(0, (StepKind::Sql, format!("ANALYZE {table};")));
-        }
-        steps.push((
-            StepKind::Sql,
-            format!("ALTER SYSTEM RESET {name}; SELECT pg_reload_conf();   -- so that autovacuum keeps them"),
-        ));
-    }
     Hit {
         statement,
         part: Part::UNKNOWN,
         left: None,
         saw,
         confidence: Confidence::High,
-        evidence,
-        steps,
+        evidence: Vec::new(),
+        steps: remedies(plan, node),
     }
 }
 
@@ -427,69 +393,6 @@ mod tests {
             ..Plan::default()
         };
         remedies(&plan, node).remove(0).1
-    }
-
-    /// Autovacuum was on, and told of no change: the setting stood apart from what came of it.
-    #[test]
-    fn statistics_that_nobody_keeps_are_told_of_the_setting() {
-        use super::super::database::tests::statement;
-        use super::super::tests::made::found_with_settings;
-        use pgassay_model::observed::plans::{Execution, Work};
-
-        let ran = |kind: &str, rows: f64, came: f64, nodes: Vec<Node>| Node {
-            kind: kind.into(),
-            rows,
-            cost: 500.0,
-            actual_rows: Some(came),
-            work: Some(Work {
-                loops: 1.0,
-                ms: 10.0,
-                ..Work::default()
-            }),
-            nodes,
-            ..Node::default()
-        };
-        let found = |settings: &'static [(&'static str, &'static str, &'static str)]| {
-            let index = Node {
-                index: Some("t_a".into()),
-                conditions: [("Index Cond".to_owned(), "(t.a = $1)".to_owned())].into(),
-                ..ran("Bitmap Index Scan", 600.0, 80_000.0, vec![])
-            };
-            let root = Node {
-                relation: Some("public.t".into()),
-                alias: Some("t".into()),
-                ..ran("Bitmap Heap Scan", 60.0, 68.0, vec![index])
-            };
-            let facts = RelationFacts {
-                columns: vec!["a".into()],
-                ..RelationFacts::default()
-            };
-            let plan = Plan {
-                root,
-                relations: BTreeMap::from([("public.t".to_owned(), facts)]),
-                executed: Some(Execution {
-                    ms: 20.0,
-                    ..Execution::default()
-                }),
-                ..Plan::default()
-            };
-            let found = found_with_settings(settings, |observed| {
-                observed.statements = Some(statement("SELECT", Some(plan)));
-            });
-            let told = found.into_iter().find(|f| f.id == "rows-misestimated");
-            let steps = told.unwrap().remedy;
-            steps
-                .into_iter()
-                .map(|s| s.text)
-                .collect::<Vec<_>>()
-                .join("; ")
-        };
-        let off = found(&[("track_counts", "off", "configuration file")]);
-        assert!(
-            off.starts_with("ANALYZE public.t;") && off.contains("RESET track_counts"),
-            "{off}"
-        );
-        assert!(!found(&[]).contains("RESET"));
     }
 
     /// ANALYZE is told where it is the columns' statistics that are wrong, and nowhere else.

@@ -324,22 +324,6 @@ fn swollen(evidence: &Evidence) -> Option<Observation> {
     let table = worst.table;
     let pages = table.stands("relpages").unwrap_or(0.0);
     let rows = table.stands("reltuples").unwrap_or(0.0);
-    // A scan of an index alone finds its entries, and no row of the table.
-    if let Some((index, blocks, entries)) = sparse_index(&run, table, worst.a_scan) {
-        let saw = format!(
-            "The index {index} of {} is mostly empty: each scan looks at {blocks:.0} of its blocks for {entries:.0} entries.",
-            table.name
-        );
-        return Some(
-            worst
-                .seen(evidence, &run, saw)
-                .sql(format!("REINDEX INDEX CONCURRENTLY {index};   -- which packs its entries into few pages; before 12 without CONCURRENTLY, which locks the table's writers"))
-                .advice(
-                    "VACUUM gives back only pages of an index that are entirely empty, and a few entries keep each of the others: where most rows of a range are deleted again and again, \
-                     REINDEX by a job, or take partitions and drop them",
-                ),
-        );
-    }
     let saw = format!(
         "{} has {rows:.0} rows on {pages:.0} pages, which are mostly empty: each scan looks at {:.0} blocks for \
          {:.1} rows.",
@@ -359,33 +343,6 @@ fn swollen(evidence: &Evidence) -> Option<Observation> {
             ),
     )
 }
-
-/// The index of a table at which most of a scan's blocks are looked up, for hardly more entries than blocks: its blocks and
-/// entries for each scan.
-fn sparse_index<'a>(
-    run: &RunEvidence<'a>,
-    table: &Grown,
-    a_scan: f64,
-) -> Option<(&'a str, f64, f64)> {
-    let indexes = run.observed?.growth.as_ref()?.indexes.iter();
-    let of_table = indexes.filter(|i| i.of.as_deref() == Some(&table.name));
-    let met = of_table.filter_map(|index| {
-        let scans = index.by("idx_scan");
-        let blocks = (index.by("idx_blks_hit") + index.by("idx_blks_read")) / scans;
-        let entries = index.by("idx_tup_read") / scans;
-        // Writers look up its blocks, too.
-        let written = table.by("n_tup_ins") + table.by("n_tup_upd");
-        let sparse = 4.0 * written < blocks * scans
-            && blocks >= FEW_PAGES
-            && entries <= A_BLOCK * blocks
-            && blocks >= 0.7 * a_scan;
-        (scans >= 1.0 && sparse).then_some((index.name.as_str(), blocks, entries))
-    });
-    met.max_by(|a, b| a.1.total_cmp(&b.1))
-}
-
-/// Entries of an index's block below which it is nearly empty: a full one has hundreds.
-const A_BLOCK: f64 = 5.0;
 
 /// The table whose dead rows cost most, and what was seen of that; without steps.
 fn dead_rows_met<'a>(evidence: &Evidence<'a>) -> Option<(Observation, &'a Grown)> {

@@ -4,7 +4,7 @@
 //! found already is left to it.
 
 use super::hits::Named;
-use super::{computations, extensions, felt, nodes, tenths, waiting, waits};
+use super::{computations, felt, nodes, tenths, waiting, waits};
 use crate::evidence::{Evidence, RunEvidence};
 use crate::finding::{Basis, Confidence, Finding, Observation, Severity};
 use crate::wait_events;
@@ -52,7 +52,7 @@ pub fn look(evidence: &Evidence, findings: &[Finding]) -> Vec<Named> {
     named.extend(nodes::look(evidence, findings));
     if let Some(profile) = evidence.profile {
         named.extend(computations::look(profile, evidence.run.as_ref()));
-        named.extend(libraries(profile, evidence.run.as_ref()));
+        named.extend(libraries(profile));
         named.extend(classes(profile, findings));
         named.extend(functions(profile, findings));
     }
@@ -119,20 +119,6 @@ fn at_wait(evidence: &Evidence, run: &RunEvidence, wait: &Wait) -> Option<Named>
             "pgassay check --explain {entry}   # what is known of such waits"
         ));
     }
-    if wait.event == "PgSleep"
-        && let Some(tries) = polls(run)
-    {
-        seen = seen
-            .means(
-                "Who tries for a lock without waiting for it, and sleeps if it is taken, sleeps on when it is free again: whoever comes in between \
-                 takes it, and the lock lies unused meanwhile.",
-            )
-            .seen(format!("who tries for a lock in between: {tries}"))
-            .advice(
-                "wait for it in the database: pg_advisory_xact_lock(key), with lock_timeout as the limit, in the place of pg_try_advisory_… and \
-                 pg_sleep: the next one in line is woken at once",
-            );
-    }
     if wait.kind == "Lock" {
         seen = seen.all_seen(locked(run, &wait.event));
         seen = seen.sql(
@@ -146,16 +132,6 @@ fn at_wait(evidence: &Evidence, run: &RunEvidence, wait: &Wait) -> Option<Named>
         title: format!("Waits at {name}"),
         seen,
     })
-}
-
-/// A statement that tries for an advisory lock without waiting for it.
-fn polls(run: &RunEvidence) -> Option<String> {
-    let seen = run.observed?.statements.as_ref()?;
-    let mut those = seen
-        .statements
-        .iter()
-        .filter(|s| s.text.contains("pg_try_advisory"));
-    those.next().map(|s| s.named().to_owned())
 }
 
 /// Where it is a setting that has sessions wait: its value, and how it comes back to what the server comes with.
@@ -221,7 +197,7 @@ fn unnamed(run: &RunEvidence) -> Option<Named> {
 }
 
 /// Libraries beyond the server, the kernel and the C library: each was loaded for something.
-fn libraries(profile: &Summary, run: Option<&RunEvidence>) -> Vec<Named> {
+fn libraries(profile: &Summary) -> Vec<Named> {
     let beyond = |object: &str| {
         const ALWAYS: &[&str] = &[
             "postgres",
@@ -259,16 +235,14 @@ fn libraries(profile: &Summary, run: Option<&RunEvidence>) -> Vec<Named> {
                 ),
             )
             .all_seen(
-                of.clone()
-                    .take(3)
+                of.take(3)
                     .map(|f| format!("{}: {} of the samples", f.symbol, tenths(f.own_share))),
             );
-            let symbols: Vec<&str> = of.map(|f| f.symbol.as_str()).collect();
             Named {
                 entry: LIBRARY,
                 subject: Some(o.object.clone()),
                 title: format!("CPU time in {}", o.object),
-                seen: extensions::advise(seen, &o.object, &symbols, run),
+                seen,
             }
         })
         .collect()

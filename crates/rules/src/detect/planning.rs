@@ -26,11 +26,7 @@ fn parse_and_plan(evidence: &Evidence) -> Option<Observation> {
         );
         let seen = Observation::of_samples(share, saw);
         let planner = evidence.run.filter(|_| planning >= 0.5 * share);
-        let mut dear = planner.map_or_else(Vec::new, |run| dear_settings(&run));
-        let genetic = profile.function("geqo").map_or(0.0, |f| f.total_share);
-        if let Some(run) = planner.filter(|_| genetic >= 0.3 * share) {
-            dear.extend(genetic_settings(&run));
-        }
+        let dear = planner.map_or_else(Vec::new, |run| dear_settings(&run));
         let seen = match profile.within(Work::Parsing) {
             // Without such settings most of the planning is gone, too.
             Some(parsing) if dear.is_empty() => seen.expects(
@@ -80,25 +76,6 @@ fn dear_settings(run: &RunEvidence) -> Vec<&'static str> {
         .iter()
         .filter_map(|(name, dear)| (run.setting(name) == Some(*dear)).then_some(*name));
     raised.chain(switched).collect()
-}
-
-/// Settings that have joins of few tables planned by the genetic search, or for longer than it usually takes.
-fn genetic_settings(run: &RunEvidence) -> Vec<&'static str> {
-    const LONGER: &[(&str, f64)] = &[
-        ("geqo_effort", 5.0),
-        ("geqo_pool_size", 0.0),
-        ("geqo_generations", 0.0),
-    ];
-    let number = |name: &str| run.setting(name)?.parse::<f64>().ok();
-    let early = number("geqo_threshold").is_some_and(|from| from < 12.0);
-    let longer = LONGER
-        .iter()
-        .filter(|(name, usual)| number(name).is_some_and(|value| value > *usual));
-    let early = early.then_some("geqo_threshold");
-    early
-        .into_iter()
-        .chain(longer.map(|(name, _)| *name))
-        .collect()
 }
 
 /// Where planning itself takes the time, what makes it so dear.

@@ -1,12 +1,10 @@
 //! What the plans of the statements show on which the sessions spent their time.
 
 use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
-use pgassay_text::quote::quote_ident;
 
-use super::conditions::{Compared, Served, compared, converted, served, words};
+use super::conditions::{Compared, Served, compared, served, words};
 use super::forms;
 use super::hits::{Hit, Left, Part, joined, weighty, with_plans};
-use super::mismatch::mismatch;
 use super::{Detector, run};
 use crate::evidence::{Evidence, RunEvidence};
 use crate::finding::{Confidence, Observation, StepKind};
@@ -336,28 +334,6 @@ pub(super) fn remedy(
         indexes.find(move |index| index.first.as_deref() == Some(&name))
     };
     let advice = StepKind::Advice;
-    let near = match compared {
-        Some(Compared::Column(column)) => of(column).and_then(|_| mismatch(table, filter, facts)),
-        Some(Compared::Cast(_)) => None,
-        _ => mismatch(table, filter, facts),
-    };
-    if let Some(near) = near {
-        let (kind, step) = near.step;
-        let sign = if step.contains(" -- ") {
-            "; "
-        } else {
-            "   -- "
-        };
-        return (kind, format!("{step}{sign}{}", near.why));
-    }
-    if let Some((column, to)) = converted(filter, facts)
-        && !matches!(
-            compared,
-            Some(Compared::Column(_) | Compared::Expression(_))
-        )
-    {
-        return unconverted(table, filter, (column, &to), facts);
-    }
     match compared {
         Some(Compared::Column(column)) => match of(column) {
             Some(index) if !index.valid => (
@@ -413,65 +389,11 @@ pub(super) fn remedy(
             StepKind::Sql,
             format!("CREATE INDEX CONCURRENTLY ON {table} (({expression}));"),
         ),
-        None => match begins_with_any(filter, facts) {
-            Some((column, index)) => (
-                advice,
-                format!(
-                    "{index} begins with {column} and is not used: VACUUM (ANALYZE) {table}, which also merges what a \
-                     GIN index keeps in its pending list, and compare its operator class with {filter}; if it does not \
-                     serve that, create one that does"
-                ),
-            ),
-            None => (
-                advice,
-                format!("create an index on {table} that serves the condition {filter}"),
-            ),
-        },
-    }
-}
-
-/// What to do about a condition that converts a column of each row.
-fn unconverted(
-    table: &str,
-    filter: &str,
-    (column, to): (&str, &str),
-    facts: &RelationFacts,
-) -> (StepKind, String) {
-    let kind = facts.types.get(column).map_or("", String::as_str);
-    let quoted = quote_ident(column);
-    let is_text = facts.texts.iter().any(|text| text == column);
-    match (kind, is_text) {
-        ("character", _) => (
-            StepKind::Sql,
-            format!(
-                "ALTER TABLE {table} ALTER COLUMN {quoted} TYPE text; ANALYZE {table};   -- a value of type text is not compared with character(n): the column is converted in each \
-                 row ({filter}), and its index not used (this rewrites the table under a lock that keeps all away); or cast the other side to character(n)"
-            ),
-        ),
-        (_, true) if to != "text" => (
-            StepKind::Sql,
-            format!(
-                "ALTER TABLE {table} ALTER COLUMN {quoted} TYPE {to} USING {quoted}::{to}; CREATE INDEX CONCURRENTLY ON {table} ({quoted});   -- values of type {to} are kept as text, and converted in \
-                 each row ({filter}); or only CREATE INDEX CONCURRENTLY ON {table} (({quoted}::{to}))"
-            ),
-        ),
-        _ => (
-            StepKind::Advice,
-            format!(
-                "pass the value in the type of the column ({kind}): {column} is converted in each row ({filter}), so that an index on it can't be used"
-            ),
+        None => (
+            advice,
+            format!("create an index on {table} that serves the condition {filter}"),
         ),
     }
-}
-
-/// A column that a condition names and a valid index of all rows begins with, and that index.
-fn begins_with_any<'p>(filter: &str, facts: &'p RelationFacts) -> Option<(&'p str, &'p str)> {
-    let mut whole = facts.indexes.iter().filter(|i| i.valid && !i.partial);
-    whole.find_map(|index| {
-        let column = index.first.as_deref()?;
-        let named = words(filter).any(|word| word == column);
-        named.then_some((column, index.name.as_str()))
-    })
 }
 
 fn planning(evidence: &Evidence) -> Option<Observation> {

@@ -7,7 +7,7 @@ use crate::evidence::{Evidence, RunEvidence};
 use crate::finding::{Basis, Confidence, Observation, Severity, StepKind};
 use pgassay_evidence::observed::statements::StatementTime;
 use pgassay_evidence::profile::Work;
-use pgassay_model::observed::plans::{Node, Plan};
+use pgassay_model::observed::plans::Node;
 
 pub(super) const DETECTORS: &[Detector] =
     &[run("spilling", spilling), run("spilling", temporary_files)];
@@ -33,34 +33,21 @@ fn spilling(evidence: &Evidence) -> Option<Observation> {
             let has = memory.unwrap_or(0.0);
             let memory = memory.map(|bytes| format!("work_mem = {}", shown(bytes as u64)));
             let (part, left) = in_files(evidence, statement);
-            let stores = statement.plan.as_ref().and_then(only_stores);
-            // Where the file stays in the kernel's cache, what it takes would go to memory instead.
-            let won = left.as_ref().map_or(part.time, |left| part.time * (1.0 - left.of_part));
-            let wins = won * statement.share >= WORTH;
-            let step = match (stores.is_some() && !wins, written) {
-                (true, _) => (
-                    StepKind::Advice,
-                    "have it give fewer rows; more work_mem spares the file, which costs next to nothing here".to_owned(),
-                ),
-                (false, Some(bytes)) => more_memory(&run, fitting(bytes).max(4.0 * has)),
-                (false, None) => (
+            let step = match written {
+                Some(bytes) => more_memory(&run, fitting(bytes).max(4.0 * has)),
+                None => (
                     StepKind::Advice,
                     "raise work_mem for this statement".to_owned(),
                 ),
-            };
-            let what = match &stores {
-                Some(what) => format!("{what} are stored there, more than work_mem holds"),
-                None => "it sorts or hashes more than work_mem holds".to_owned(),
             };
             Some(Hit {
                 statement,
                 part,
                 left,
-                saw: format!("A statement writes {amount}: {what}."),
-                confidence: match (&stores, wins) {
-                    (Some(_), false) => Confidence::Low,
-                    _ => Confidence::High,
-                },
+                saw: format!(
+                    "A statement writes {amount}: it sorts or hashes more than work_mem holds."
+                ),
+                confidence: Confidence::High,
                 evidence: memory.into_iter().collect(),
                 steps: vec![step],
             })
@@ -69,35 +56,12 @@ fn spilling(evidence: &Evidence) -> Option<Observation> {
     joined(&run, hits)
 }
 
-/// The part of all time that more memory must win to be advised for rows that are only stored.
-const WORTH: f64 = 0.02;
-
 /// Nodes that sort, hash or keep what they are given, in memory up to work_mem.
 const KEEPING: &[&str] = &["Sort", "Hash", "Aggregate", "Materialize", "SetOp"];
 
 /// What a node that sorts or hashes takes in memory: rows have a header there, and are sorted by pointers.
 fn need(node: &Node) -> f64 {
     node.rows * (node.width + 40.0)
-}
-
-/// What a plan stores whose own sorts and hashes are small by far: the rows of a function or a CTE.
-fn only_stores(plan: &Plan) -> Option<String> {
-    let memory = plan.work_mem_bytes?;
-    let all = || plan.root.all().into_iter().map(|(_, node)| node);
-    let keeps = |node: &Node| KEEPING.iter().any(|kind| node.kind.ends_with(kind));
-    if all().any(|node| keeps(node) && need(node) > 0.1 * memory) {
-        return None;
-    }
-    let stored = all().find_map(|node| match node.kind.as_str() {
-        "Function Scan" => Some((node, "the rows of the function")),
-        "CTE Scan" => Some((node, "the rows of the CTE")),
-        _ => None,
-    });
-    let (node, what) = stored?;
-    Some(format!(
-        "{what} {}",
-        node.alias.as_deref().unwrap_or_default()
-    ))
 }
 
 /// What a call of a statement writes into temporary files, in bytes; none where that is next to nothing.
@@ -239,9 +203,7 @@ fn in_files(evidence: &Evidence, statement: &StatementTime) -> (Part, Option<Lef
 #[cfg(test)]
 mod tests {
     use super::super::database::tests::{counters, statement};
-    use super::super::tests::made::{found_on_cpus, found_with, one};
-    use crate::Severity;
-    use pgassay_evidence::observed::statements::Counters;
+    use super::super::tests::made::{found_with, one};
     use pgassay_model::observed::plans::{Node, Plan};
 
     #[test]
@@ -270,66 +232,6 @@ mod tests {
                 .text
                 .contains("work_mem = '115MB'"),
             "{found:#?}"
-        );
-    }
-
-    /// What a function gives is stored, and its file stays in the kernel's cache: nothing is won by more memory.
-    #[test]
-    fn rows_that_are_only_stored_are_no_sort() {
-        let of = |kind: &str, rows: f64| {
-            let below = Node {
-                kind: "Function Scan".into(),
-                alias: Some("pg_logical_slot_peek_changes".into()),
-                rows: 5.0,
-                width: 40.0,
-                ..Node::default()
-            };
-            let plan = Plan {
-                root: Node {
-                    kind: kind.into(),
-                    rows,
-                    width: 40.0,
-                    nodes: vec![below],
-                    ..Node::default()
-                },
-                work_mem_bytes: Some(4_194_304.0),
-                ..Plan::default()
-            };
-            let listing = "    60.00%  postgres  postgres  [.] BufFileWrite\n            |\n            ---tuplestore_puttuple\n               \
-                           BufFileWrite\n\n    40.00%  postgres  postgres  [.] ExecScan\n";
-            let found = found_on_cpus(1.5, &[], listing, |observed| {
-                let mut statements =
-                    statement("SELECT … FROM pg_logical_slot_peek_changes($1)", Some(plan));
-                statements.statements[0].counters = Some(Counters {
-                    calls: 50.0,
-                    temp_blocks: Some(566.0),
-                    ..Counters::default()
-                });
-                observed.statements = Some(statements);
-            });
-            one(&found, "spilling").clone()
-        };
-        let stored = of("Sort", 5.0);
-        assert!(
-            stored
-                .saw
-                .contains("the rows of the function pg_logical_slot_peek_changes"),
-            "{}",
-            stored.saw
-        );
-        assert!(
-            stored
-                .remedy
-                .iter()
-                .all(|s| !s.text.contains("SET work_mem")),
-            "{stored:#?}"
-        );
-        assert_eq!(stored.severity, Severity::Low);
-        let sorted = of("Sort", 1e6);
-        assert!(sorted.saw.contains("sorts or hashes"), "{}", sorted.saw);
-        assert!(
-            sorted.remedy[0].text.contains("SET work_mem"),
-            "{sorted:#?}"
         );
     }
 }

@@ -1,11 +1,10 @@
 //! Sorts of many rows for the first few, in an order that no index has.
 
-use pgassay_model::observed::plans::RelationFacts;
 use pgassay_text::quote::quote_ident;
 
 use super::conditions::{Compared, compared, conjuncts};
 use super::plans::{FEW_ROWS, SELECTIVE, by_index};
-use super::shapes::{At, Shown, advice, column, is_served};
+use super::shapes::{At, Shown, column, is_served};
 use crate::finding::{Confidence, StepKind};
 
 /// A sort of many rows of one table for the first few.
@@ -84,29 +83,15 @@ pub(super) fn sort(at: &At) -> Option<Shown> {
         .count();
     let mixed = descending > 0 && descending < below.sort_key.len();
     let begins = is_served(facts, &names);
-    let served = !collated && !mixed && begins && gives_order(facts, &names);
     // An index that begins with them may have another order.
-    if served && !below.sort_key.iter().any(|key| key.contains(" NULLS ")) {
+    if begins && !collated && !mixed && !below.sort_key.iter().any(|key| key.contains(" NULLS ")) {
         return None;
     }
-    let seen = served.then(|| {
+    let seen = begins.then(|| {
         format!(
-            "an index on these columns is there, and the rows are sorted all the same: see at which end it has its NULLs, {} is \
-             asked for",
+            "an index on these columns is there, and has them in another order than {}",
             below.sort_key.join(", ")
         )
-    });
-    let seen = seen.or_else(|| {
-        let other = begins && !served && !collated;
-        other.then(|| match mixed {
-            true => format!(
-                "an index on these columns is there, and has them in one direction: read forwards or backwards it gives no order of {}",
-                below.sort_key.join(", ")
-            ),
-            false => "an index on this column is there, and has another order: its operator class (text_pattern_ops), its collation or its access method \
-                      gives none that ORDER BY asks for"
-                .to_owned(),
-        })
     });
     Some(Shown {
         cost: at.cost(node),
@@ -116,21 +101,13 @@ pub(super) fn sort(at: &At) -> Option<Shown> {
             below.sort_key.join(", "),
             node.rows
         ),
-        steps: [(
+        steps: vec![(
             StepKind::Sql,
             format!(
                 "CREATE INDEX CONCURRENTLY ON {table} ({});",
                 columns.join(", ")
             ),
-        )]
-        .into_iter()
-        .chain(served.then(|| {
-            advice(
-                "or ORDER BY without NULLS LAST or FIRST, and WHERE … IS NOT NULL where the column may be null: the index that is there \
-                 serves it",
-            )
-        }))
-        .collect(),
+        )],
         seen: seen.into_iter().collect(),
         confidence: Confidence::Medium,
     })
@@ -138,18 +115,3 @@ pub(super) fn sort(at: &At) -> Option<Shown> {
 
 /// The part of a table from which on a condition leaves so many rows that an index in the wanted order meets one soon.
 const MOST_LEFT: f64 = 0.05;
-
-/// Whether one of the indexes that begin with these columns has them in the order of plain ORDER BY.
-fn gives_order(facts: &RelationFacts, columns: &[&str]) -> bool {
-    let mut whole = facts.indexes.iter().filter(|i| i.valid && !i.partial);
-    whole.any(|index| {
-        let own = index.columns.iter().map(String::as_str);
-        let begins = index.columns.len() >= columns.len()
-            && own.zip(columns).all(|(own, name)| own == *name);
-        let definition = index.definition.as_deref().unwrap_or_default();
-        let ordered = matches!(index.method.as_str(), "" | "btree")
-            && !index.operator_class.ends_with("pattern_ops")
-            && !definition.contains(" COLLATE ");
-        begins && ordered
-    })
-}

@@ -109,20 +109,3 @@ fn who_goes_through_held_rows_of_the_catalogues_has_that_as_the_cause() {
     assert!(findings.iter().all(|f| f.id != "horizon-held"));
     assert_eq!(one(&findings, ASKED).symptom_of, None);
 }
-
-#[test]
-fn dead_rows_that_nothing_holds_are_vacuums_and_empty_pages_are_rewritten() {
-    let findings = found(catalog(6417.0, 0.0), vec![], 2200.0);
-    let behind = one(&findings, "autovacuum-behind");
-    assert!(
-        behind.remedy[0].text.contains("pg_catalog.pg_class"),
-        "{behind:#?}"
-    );
-    let findings = found(catalog(10.0, 0.0), vec![], 2200.0);
-    let swollen = one(&findings, "swollen-table");
-    assert!(
-        swollen.saw.contains("418 rows on 900 pages"),
-        "{swollen:#?}"
-    );
-    assert!(swollen.remedy[0].text.starts_with("VACUUM (FULL"));
-}

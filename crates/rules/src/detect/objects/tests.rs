@@ -141,55 +141,6 @@ fn a_table_whose_pages_are_empty_is_rewritten_and_not_vacuumed() {
     }
 }
 
-/// An index full of holes was told VACUUM FULL of its table.
-#[test]
-fn an_index_whose_pages_hold_an_entry_each_is_built_anew() {
-    let of = |entries: f64| {
-        let (scans, pages) = (300.0, 2150.0);
-        let mut table = grown(
-            "public.reminder",
-            None,
-            &[("idx_scan", scans), ("idx_blks_hit", pages * scans)],
-            0.0,
-        );
-        for (name, value) in [
-            ("n_live_tup", 2185.0),
-            ("relpages", 4325.0),
-            ("reltuples", 2185.0),
-            ("relallvisible", 4325.0),
-        ] {
-            table.state.insert(name.into(), value);
-        }
-        let read = [
-            ("idx_scan", scans),
-            ("idx_blks_hit", pages * scans),
-            ("idx_tup_read", entries * scans),
-        ];
-        let index = grown("public.reminder_due", Some("public.reminder"), &read, 0.0);
-        let found = found_with(vec![], move |observed| {
-            observed.statements = Some(StatementAnalysis {
-                statements: vec![StatementTime {
-                    text: "SELECT count(*) FROM reminder WHERE due < $1".into(),
-                    sightings: 90,
-                    share: 0.9,
-                    cpu_share: 0.9,
-                    running: 1.0,
-                    ..StatementTime::default()
-                }],
-                ..StatementAnalysis::default()
-            });
-            observed.growth = Some(GrowthRecord {
-                tables: vec![table],
-                indexes: vec![index],
-                ..GrowthRecord::default()
-            });
-        });
-        one(&found, "swollen-table").remedy[0].text.clone()
-    };
-    assert!(of(2150.0).starts_with("REINDEX INDEX CONCURRENTLY public.reminder_due"));
-    assert!(of(500_000.0).contains("FULL"));
-}
-
 #[test]
 fn dead_rows_that_something_old_holds_are_its_and_no_vacuums() {
     let session = |transactions: f64, catalogs_only: bool| HoldsHorizon {

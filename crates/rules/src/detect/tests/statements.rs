@@ -99,17 +99,6 @@ fn no_index_is_advised_that_could_not_serve() {
 }
 
 #[test]
-fn an_index_that_is_there_and_not_used_is_named() {
-    let named = steps(scan("(t.a @@ $1)")).join("; ");
-    assert!(
-        named.contains("t_a begins with a and is not used: VACUUM"),
-        "{named}"
-    );
-    let none = steps(scan("(t.c @@ $1)")).join("; ");
-    assert!(none.starts_with("create an index"), "{none}");
-}
-
-#[test]
 fn generic_plans_are_taken_back_where_they_were_forced() {
     let settings = &[("plan_cache_mode", "force_generic_plan", "database user")];
     let findings = found_with_settings(settings, seen(scan(BY_VALUES), 300.0));
