@@ -290,7 +290,6 @@ pub(super) mod tests {
                 language: "plpgsql".into(),
                 for_each_row: true,
                 events: vec!["Insert".into(), "Update".into()],
-                ..TriggerFacts::default()
             };
             edit(&mut trigger);
             let facts = RelationFacts {
