@@ -73,7 +73,8 @@ pub struct OneCpu {
 }
 
 impl OneCpu {
-    /// Has both run on the last CPU that either may use; `None` where they have none in common.
+    /// Has both run on one of the CPUs that either may use, which depends on the process so that several pairs do not
+    /// all meet on one; `None` where they have none in common.
     ///
     /// # Errors
     /// What `sched_getaffinity(2)` and `sched_setaffinity(2)` gave, as for a process of another user.
@@ -82,11 +83,12 @@ impl OneCpu {
         let process = process.ok_or(io::ErrorKind::InvalidInput)?;
         let before = (sched_getaffinity(None)?, sched_getaffinity(Some(process))?);
         let both = |cpu: &usize| before.0.is_set(*cpu) && before.1.is_set(*cpu);
-        let Some(cpu) = (0..CpuSet::MAX_CPU).rev().find(both) else {
+        let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(both).collect();
+        let Some(nth) = (pid as usize).checked_rem(cpus.len()) else {
             return Ok(None);
         };
         let mut one = CpuSet::new();
-        one.set(cpu);
+        one.set(cpus[nth]);
         let pinned = Self {
             process,
             before,
@@ -147,7 +149,8 @@ mod tests {
         let pid = Pid::from_raw(child.id().cast_signed());
         let first = sched_getaffinity(pid).unwrap();
         let shared = OneCpu::with(child.id()).unwrap().expect("a CPU in common");
-        assert_eq!(allowed_cpus().unwrap(), before[before.len() - 1..]);
+        let cpu = before[child.id() as usize % before.len()];
+        assert_eq!(allowed_cpus().unwrap(), [cpu]);
         assert_eq!(sched_getaffinity(pid).unwrap().count(), 1);
         drop(shared);
         assert_eq!(allowed_cpus().unwrap(), before);

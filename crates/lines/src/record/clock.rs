@@ -15,6 +15,8 @@ use crate::map::Map;
 
 /// Nanoseconds that an instruction takes in the session's own time.
 const INSTRUCTION_NS: u64 = 1;
+/// And those that reading the clock takes.
+const READING_NS: u64 = 25;
 
 /// The code that the kernel maps into each process.
 pub(super) struct Vdso {
@@ -82,7 +84,8 @@ pub(super) struct Clock {
     pub(super) vdso: Vdso,
     realtime: u64,
     monotonic: u64,
-    slept: u64,
+    /// Nanoseconds that passed otherwise than by instructions.
+    passed: u64,
 }
 
 impl Clock {
@@ -95,23 +98,23 @@ impl Clock {
             vdso,
             realtime: now(ClockId::Realtime),
             monotonic: now(ClockId::Monotonic),
-            slept: 0,
+            passed: 0,
         }
     }
 
     /// The session was asleep in the kernel, where time passes as ever.
     pub(super) fn slept(&mut self, time: Duration) {
-        self.slept += u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.passed += u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     }
 
     /// What to write where, if a function that tells the time has just been entered.
     pub(super) fn answer(
-        &self,
+        &mut self,
         registers: &Registers,
         instructions: u64,
     ) -> Option<([u8; 16], u64)> {
         let pc = Some(registers.pc());
-        let passed = instructions * INSTRUCTION_NS + self.slept;
+        let passed = instructions * INSTRUCTION_NS + self.passed;
         let (address, ns, unit) = if pc == self.vdso.clock_gettime {
             let start = match registers.argument(0) {
                 0 => self.realtime,
@@ -127,6 +130,10 @@ impl Clock {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&(ns / 1_000_000_000).to_ne_bytes());
         bytes[8..].copy_from_slice(&(ns % 1_000_000_000 / unit).to_ne_bytes());
-        (address != 0).then_some((bytes, address))
+        if address == 0 {
+            return None;
+        }
+        self.passed += READING_NS;
+        Some((bytes, address))
     }
 }
