@@ -1,11 +1,11 @@
-//! A cluster that all tests of this binary share, and short ways to run a script on it.
+//! Clusters that the tests of a binary use one after another, and short ways to run a script on it.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pgassay_load::script::Program;
@@ -91,37 +91,65 @@ impl Bench {
     }
 }
 
-/// The shared cluster, for one test at a time: several count what the server did. The last test
-/// that has it or waits for it removes it.
-pub struct Shared {
-    bench: Arc<Bench>,
-    _turn: MutexGuard<'static, ()>,
+/// A cluster for one test at a time: several count what the server did. It goes to the next test, and is removed
+/// once no test has one.
+pub struct Turn(Option<Bench>);
+
+struct Pool {
+    idle: Vec<Bench>,
+    lent: usize,
 }
 
-impl std::ops::Deref for Shared {
+static POOL: Mutex<Pool> = Mutex::new(Pool {
+    idle: Vec::new(),
+    lent: 0,
+});
+
+fn pool() -> MutexGuard<'static, Pool> {
+    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl std::ops::Deref for Turn {
     type Target = Bench;
 
     fn deref(&self) -> &Bench {
-        &self.bench
+        self.0.as_ref().expect("present until dropped")
     }
 }
 
-pub fn bench() -> Shared {
-    static BENCH: Mutex<Weak<Bench>> = Mutex::new(Weak::new());
-    static TURN: Mutex<()> = Mutex::new(());
-    let bench = {
-        let mut known = BENCH.lock().unwrap_or_else(PoisonError::into_inner);
-        known.upgrade().unwrap_or_else(|| {
-            let bench = Arc::new(Bench::launch(
-                "load",
-                &["max_connections=40", "fsync=off", "autovacuum=off"],
-            ));
-            *known = Arc::downgrade(&bench);
-            bench
-        })
-    };
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    Shared { bench, _turn }
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut pool = pool();
+        pool.lent -= 1;
+        // What a test that failed has left would make others fail.
+        if !std::thread::panicking() {
+            pool.idle.extend(self.0.take());
+        }
+        let last = match pool.lent {
+            0 => std::mem::take(&mut pool.idle),
+            _ => Vec::new(),
+        };
+        // Stopping servers holds nobody up.
+        drop(pool);
+        drop(last);
+    }
+}
+
+/// Returns an idle cluster, or a new one where each is in use.
+pub fn bench() -> Turn {
+    let mut pool = pool();
+    pool.lent += 1;
+    let idle = pool.idle.pop();
+    drop(pool);
+    // Holds the place in `lent` should the launch fail.
+    let mut turn = Turn(idle);
+    turn.0.get_or_insert_with(|| {
+        Bench::launch(
+            "load",
+            &["max_connections=40", "fsync=off", "autovacuum=off"],
+        )
+    });
+    turn
 }
 
 pub fn program(text: &str) -> Program {
