@@ -342,7 +342,7 @@ fn labs_of_one_plan_are_held_side_by_side_stage_by_stage() {
     fs::create_dir_all(&runs.0).unwrap();
     let plan = runs.0.join("plan.toml");
     fs::write(&plan, PLAN).unwrap();
-    let output = runs.run(&["lab", plan.to_str().unwrap(), "--minutes", "0.2"]);
+    let output = runs.run(&["lab", plan.to_str().unwrap(), "--minutes", "0.1"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let labs = fs::read_dir(runs.0.join("labs")).unwrap().flatten();
     let lab = labs.map(|entry| entry.path()).next().unwrap();

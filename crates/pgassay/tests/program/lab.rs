@@ -157,7 +157,7 @@ fn a_lab_is_measured_and_each_statement_judged() {
     let path = plan(&runs, PLAN);
     let page = runs.0.join("lab.html");
     let page = page.to_str().unwrap();
-    let output = runs.run(&["lab", &path, "--minutes", "0.3", "--json", "--html", page]);
+    let output = runs.run(&["lab", &path, "--minutes", "0.15", "--json", "--html", page]);
     let said = text(&output.stderr);
     // One of its two stages failed.
     assert_eq!(output.status.code(), Some(4), "{said}");
@@ -222,7 +222,7 @@ fn a_lab_whose_only_stage_failed_ends_as_that_stage() {
                  \"elsewhere\", arm = \"with\", clients = \"most\" }}, range = {{ at-least = 1 }} }}\n"
             ),
         );
-        let output = runs.run(&["lab", &path, "--minutes", "0.3", "--allow-commands"]);
+        let output = runs.run(&["lab", &path, "--minutes", "0.1", "--allow-commands"]);
         assert_eq!(output.status.code(), Some(code), "{}", text(&output.stderr));
     }
 }
@@ -256,7 +256,7 @@ fn the_clients_of_a_lab_are_where_they_are_named_also_after_an_interruption() {
         "--from",
         "local",
         "--minutes",
-        "0.2",
+        "0.1",
         "--json",
     ];
     let output = runs.run(&words);
@@ -285,7 +285,7 @@ fn the_clients_of_a_lab_are_where_they_are_named_also_after_an_interruption() {
         &["lab", "--resume", "last", "--from", "ssh://c1"],
         "the load from local",
     );
-    let words = ["lab", "--resume", "last", "--minutes", "0.2"];
+    let words = ["lab", "--resume", "last", "--minutes", "0.1"];
     let resumed = runs.run(&words);
     let said = text(&resumed.stderr);
     assert_eq!(resumed.status.code(), Some(0), "{said}");
@@ -328,7 +328,7 @@ needs = { cpus = 1 }
 
 #[test]
 fn an_arm_may_be_on_a_machine_of_its_own() {
-    let runs = Runs::new("lab-machines");
+    let runs = Runs::far("lab-machines");
     let refused = |plan_text: &str, says: &str, extra: &[&str]| {
         let path = plan(&runs, plan_text);
         let output = runs.run(&[&["lab", path.as_str()], extra].concat());
@@ -364,7 +364,7 @@ fn an_arm_may_be_on_a_machine_of_its_own() {
         &path,
         "--allow-commands",
         "--minutes",
-        "0.2",
+        "0.1",
         "--json",
     ];
     let output = runs.run(&words);

@@ -63,7 +63,7 @@ type Drawn = BTreeMap<i32, Vec<String>>;
 fn drawn(server: &Server, from: Option<&str>) -> (Drawn, Value) {
     server.run("DROP TABLE IF EXISTS drawn");
     server.run("CREATE TABLE drawn (at bigserial, client int, kind text, n int)");
-    let runs = Runs::new("loads-drawn");
+    let runs = Runs::far("loads-drawn");
     let dir = runs.0.with_extension("scripts");
     fs::create_dir_all(&dir).unwrap();
     let script = |kind: &str| {
@@ -147,7 +147,7 @@ fn a_client_draws_the_same_wherever_it_runs() {
 
 #[test]
 fn a_machine_that_is_killed_is_named_and_finished_trials_are_kept() {
-    let runs = Runs::new("loads-killed");
+    let runs = Runs::far("loads-killed");
     let from = machines(&["one", "two"]);
     let mut args = vec![
         "run",
@@ -205,7 +205,7 @@ fn a_machine_that_is_killed_is_named_and_finished_trials_are_kept() {
 
 #[test]
 fn the_near_side_killed_leaves_nothing_running() {
-    let runs = Runs::new("loads-near");
+    let runs = Runs::far("loads-near");
     let from = machines(&["one", "two"]);
     let mut args = vec![
         "run",
@@ -236,7 +236,7 @@ fn a_machine_that_can_t_connect_is_named_with_a_remedy() {
     let hba = "local all all trust\nhost all me 127.0.0.1/32 scram-sha-256\n";
     let server = Server::start(hba, &[("listen_addresses", "127.0.0.1")], |_| {});
     server.run("CREATE ROLE me LOGIN SUPERUSER PASSWORD 'secret'");
-    let runs = Runs::new("loads-password");
+    let runs = Runs::far("loads-password");
     let target = format!(
         "host=127.0.0.1 port={} user=me dbname=postgres",
         server.port
@@ -276,7 +276,7 @@ fn a_machine_that_can_t_connect_is_named_with_a_remedy() {
 
 #[test]
 fn what_several_machines_can_t_do_is_refused_before_anything_is_reached() {
-    let runs = Runs::new("loads-refused");
+    let runs = Runs::far("loads-refused");
     let run = |more: &[&str]| {
         let args = [
             &["run", "select-only", "--from", "exec:/no/such/carrier"],

@@ -71,7 +71,7 @@ fn holds_a_password(dir: &Path) -> Option<String> {
 
 #[test]
 fn the_load_comes_from_where_the_command_was_typed() {
-    let runs = Runs::new("near-run");
+    let runs = Runs::far("near-run");
     let target = at(CARRIED, "temp");
     let mut args = vec!["run", "tpcb-like", target.as_str(), "--json"];
     args.extend(["--from", "here,local", "--listen", "127.0.0.1"]);
@@ -124,7 +124,7 @@ fn the_load_comes_from_where_the_command_was_typed() {
 
 #[test]
 fn a_launched_server_lets_nobody_else_in_and_is_gone_with_the_run() {
-    let runs = Runs::new("near-alone");
+    let runs = Runs::far("near-alone");
     let (mut measuring, run) = measuring(&runs, &at(CARRIED, "temp"), &FROM_HERE, None);
     let hosts = hba(&measuring.scratch);
     let hosts: Vec<&str> = hosts
@@ -174,7 +174,7 @@ fn whoever_is_killed_nothing_runs_on_and_trials_are_kept() {
         },
     ];
     for (n, victims) in victims.iter().enumerate() {
-        let runs = Runs::new("near-killed");
+        let runs = Runs::far("near-killed");
         let (mut measuring, run) = measuring(&runs, &at(CARRIED, "temp"), &FROM_HERE, None);
         let kept = lines(&run.join("trials.jsonl"));
         for pid in victims(&runs, &measuring) {
@@ -194,7 +194,7 @@ fn whoever_is_killed_nothing_runs_on_and_trials_are_kept() {
 /// A near side that does not run, but is there still: its connections stand, and nobody hears of it.
 #[test]
 fn a_near_side_that_is_stopped_is_lost_after_its_silence() {
-    let runs = Runs::new("near-stopped");
+    let runs = Runs::far("near-stopped");
     let (mut measuring, _) = measuring(&runs, &at(CARRIED, "temp"), &FROM_HERE, None);
     signal(measuring.near.id(), Signal::STOP);
     nothing_is_left(&runs, measuring.agent);
@@ -208,7 +208,7 @@ fn a_running_server_is_reached_with_what_this_machine_has() {
     let hba = "local all all trust\nhost all me 127.0.0.1/32 scram-sha-256\n";
     let server = Server::start(hba, &[("listen_addresses", "127.0.0.1")], |_| {});
     server.run("CREATE ROLE me LOGIN SUPERUSER PASSWORD 'secret'");
-    let runs = Runs::new("near-running");
+    let runs = Runs::far("near-running");
     // The password is here only, and there the socket needs none.
     let carried = "exec:env -u PGPASSWORD MACHINE=there";
     let target = format!(
@@ -255,7 +255,7 @@ fn a_pooler_or_another_database_is_no_way_to_a_running_server() {
     server.run("CREATE TABLE theirs AS SELECT 1 AS id");
     server.run("GRANT SELECT ON theirs TO alice");
     server.run("GRANT CREATE ON DATABASE postgres TO alice");
-    let runs = Runs::new("near-pooler");
+    let runs = Runs::far("near-pooler");
     let script = runs.0.with_extension("sql");
     fs::write(
         &script,
@@ -299,7 +299,7 @@ fn a_pooler_or_another_database_is_no_way_to_a_running_server() {
 
 #[test]
 fn what_can_t_be_known_or_is_not_done_for_a_far_side_is_refused() {
-    let runs = Runs::new("near-refused");
+    let runs = Runs::far("near-refused");
     let target = at(CARRIED, "temp");
     let run = |more: &[&str]| {
         let mut args = vec!["run", "select-only", target.as_str()];
@@ -334,7 +334,7 @@ fn what_can_t_be_known_or_is_not_done_for_a_far_side_is_refused() {
 /// Without anything else typed, the address is the one by which ssh came.
 #[test]
 fn over_ssh_load_comes_from_either_end() {
-    let runs = Runs::new("near-ssh");
+    let runs = Runs::far("near-ssh");
     let sshd = Sshd::start(&runs, Ipv4Addr::LOCALHOST, None);
     let run = |args: &[&str]| {
         let mut words = args.to_vec();

@@ -111,7 +111,7 @@ fn nothing_runs_on_when_a_part_is_killed() {
     .into_iter()
     .enumerate()
     {
-        let runs = Runs::new("far-killed");
+        let runs = Runs::far("far-killed");
         let (mut measuring, run) = measuring(&runs, &at(CARRIED, "temp"), &[], None);
         let near = measuring.near.id();
         let trials = lines(&run.join("trials.jsonl"));
@@ -162,7 +162,7 @@ fn nothing_runs_on_when_a_part_is_killed() {
 /// A command that is stopped hears of nothing, and is ended all the same.
 #[test]
 fn a_command_that_is_stopped_does_not_stay() {
-    let runs = Runs::new("far-stopped");
+    let runs = Runs::far("far-stopped");
     let (measuring, _) = measuring(&runs, &at(CARRIED, "temp"), &[], None);
     signal(runs.far_process(Part::Command), Signal::STOP);
     // What it is asked waits for as long as it is stopped.
@@ -182,7 +182,7 @@ pub fn carrier_of(pid: u32) -> u32 {
 
 #[test]
 fn ctrl_c_here_is_ctrl_c_there() {
-    let runs = Runs::new("far-interrupted");
+    let runs = Runs::far("far-interrupted");
     let (mut measuring, run) = measuring(&runs, &at(CARRIED, "temp"), &[], None);
     signal(measuring.near.id(), Signal::INT);
     assert!(gone(measuring.near.id()));

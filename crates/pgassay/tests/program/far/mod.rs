@@ -8,7 +8,9 @@ mod ssh;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
+use std::sync::LazyLock;
 
+use ring::digest::{SHA256, digest};
 use serde_json::Value;
 
 pub use self::ended::{Measuring, carrier_of, measuring, nothing_is_left};
@@ -19,12 +21,32 @@ use crate::runs::{Runs, text};
 /// a process of its own.
 pub const CARRIED: &str = "exec:sh -c '\"$@\"; exit $?' carrier";
 
+const PROGRAM: &str = env!("CARGO_BIN_EXE_pgassay");
+
 /// A short measurement.
 pub const SHORT: [&str; 9] = [
     "-c", "1", "-T", "0.1", "--warmup", "0", "-s", "1", "--trials",
 ];
 
 impl Runs {
+    /// Runs with a far side that has the program already: hundreds of megabytes are not copied for each test.
+    pub fn far(name: &str) -> Self {
+        static HASH: LazyLock<String> = LazyLock::new(|| {
+            let program = fs::read(PROGRAM).unwrap();
+            let hash = digest(&SHA256, &program);
+            hash.as_ref().iter().map(|b| format!("{b:02x}")).collect()
+        });
+        let runs = Self::new(name);
+        let cache = runs.cache();
+        fs::create_dir_all(&cache).unwrap();
+        let place = cache.join(&*HASH);
+        // Another file system takes a copy.
+        fs::hard_link(PROGRAM, &place)
+            .or_else(|_| fs::copy(PROGRAM, &place).map(drop))
+            .unwrap();
+        runs
+    }
+
     /// Where the far side, which is this machine, has the program.
     fn cache(&self) -> PathBuf {
         self.0.with_extension("cache").join("pgassay/far")
@@ -171,7 +193,7 @@ fn a_run_elsewhere_is_measured_there_and_kept_here() {
 
 #[test]
 fn files_go_there_and_come_back_and_exit_codes_pass() {
-    let runs = Runs::new("far-files");
+    let runs = Runs::far("far-files");
     let dir = runs.0.with_extension("files");
     fs::create_dir_all(&dir).unwrap();
     let script = dir.join("mine.sql");
@@ -206,7 +228,7 @@ fn files_go_there_and_come_back_and_exit_codes_pass() {
 /// No page comes from there: these are rendered here, from the run.
 #[test]
 fn the_pages_of_a_comparison_elsewhere_are_rendered_here() {
-    let runs = Runs::new("far-compared");
+    let runs = Runs::far("far-compared");
     let page = runs.0.with_extension("html");
     let target = at(CARRIED, "temp");
     let words = "--workload select-only --scale 1 --clients 1 --slice 0.1 --launches 1 --noise-pairs 2 \

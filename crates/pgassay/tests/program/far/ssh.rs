@@ -197,7 +197,7 @@ fn a_network_that_is_cut_ends_both_sides() {
         return;
     }
     let space = Namespace::new();
-    let runs = Runs::new("far-network");
+    let runs = Runs::far("far-network");
     let sshd = Sshd::start(&runs, Ipv4Addr::new(198, 18, 77, 2), Some(&space.0));
     let (mut measuring, run) = measuring(&runs, "ssh://there/temp", &[], Some(&sshd.ssh));
     let trials = lines(&run.join("trials.jsonl"));
