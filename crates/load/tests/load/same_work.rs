@@ -1,6 +1,7 @@
 //! That the server does the same for us as for pgbench: transactions, rows and WAL per transaction,
 //! for each protocol. What differs is then the client's cost and nothing else.
 
+use std::fs;
 use std::time::Duration;
 
 use pgassay_load::script::Program;
@@ -12,14 +13,27 @@ use crate::support::{Bench, bench, run, transactions};
 type Work = [i64; 6];
 
 fn work(bench: &Bench) -> Work {
-    // A session's counts arrive when it ends, and within a second while it lives.
-    std::thread::sleep(Duration::from_millis(1200));
+    // A session's counts are added when it ends.
+    while sessions(bench.cluster.pid()) > 0 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let text = bench.ask(
         "SELECT concat_ws(' ', xact_commit, tup_returned, tup_fetched, tup_inserted, tup_updated, wal_records)
          FROM pg_stat_database, pg_stat_wal WHERE datname = current_database()",
     );
     let mut numbers = text.split(' ').map(|n| n.parse().unwrap());
     std::array::from_fn(|_| numbers.next().unwrap())
+}
+
+/// The processes of a server that serve a client.
+fn sessions(postmaster: u32) -> usize {
+    let children = fs::read_to_string(format!("/proc/{postmaster}/task/{postmaster}/children"));
+    let children = children.expect("the server runs");
+    let serves = |pid: &&str| {
+        let line = fs::read_to_string(format!("/proc/{pid}/cmdline"));
+        line.is_ok_and(|line| line.contains("[local]"))
+    };
+    children.split_whitespace().filter(serves).count()
 }
 
 fn minus(a: Work, b: Work) -> Work {
@@ -49,7 +63,7 @@ fn of_300(bench: &Bench, mut drive: impl FnMut(u64)) -> Work {
 fn the_server_does_the_same_work() {
     let bench = bench();
     let dir = std::env::temp_dir().join(format!("pga-work-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).unwrap();
+    fs::create_dir_all(&dir).unwrap();
     for (protocol, name, builtin) in [
         (Protocol::Simple, "simple", "tpcb-like"),
         (Protocol::Extended, "extended", "tpcb-like"),
@@ -58,7 +72,7 @@ fn the_server_does_the_same_work() {
     ] {
         let text = pgassay_load::script::find_builtin(builtin).unwrap().text;
         let file = dir.join("script.sql");
-        std::fs::write(&file, text).unwrap();
+        fs::write(&file, text).unwrap();
         let file = file.to_str().unwrap();
         let theirs = of_300(&bench, |n| {
             bench.pgbench(&[
@@ -108,5 +122,5 @@ fn the_server_does_the_same_work() {
         }
         assert!(ours[0] >= 300);
     }
-    std::fs::remove_dir_all(&dir).unwrap();
+    fs::remove_dir_all(&dir).unwrap();
 }

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::thread;
 
 use crate::support::{Bench, bench};
 
@@ -24,6 +25,15 @@ fn run(mut command: Command, bench: &Bench, args: &[&str], directory: &Path) -> 
         .current_dir(directory)
         .output()
         .unwrap()
+}
+
+/// Runs both at the same time: what is compared does not depend on how fast either is.
+fn together<T: Send>(ours: impl FnOnce() -> T + Send, theirs: impl FnOnce() -> T + Send) -> (T, T) {
+    thread::scope(|scope| {
+        let ours = scope.spawn(ours);
+        let theirs = theirs();
+        (ours.join().unwrap(), theirs)
+    })
 }
 
 /// A text with every number replaced, so that shapes can be compared.
@@ -303,8 +313,8 @@ fn the_logs_have_pgbenchs_shape() {
             false,
         ),
     ] {
-        let [ours, theirs] = [ours(), theirs(&bench)].map(|command| {
-            let dir = directory(name);
+        let files = |command, whose: &str| {
+            let dir = directory(&format!("{name}-{whose}"));
             fs::write(dir.join("clash.sql"), clash).unwrap();
             fs::write(dir.join("stops.sql"), stops).unwrap();
             fs::write(dir.join("slow.sql"), "\\sleep 2 ms\n").unwrap();
@@ -322,7 +332,8 @@ fn the_logs_have_pgbenchs_shape() {
             }
             fs::remove_dir_all(&dir).unwrap();
             files
-        });
+        };
+        let (ours, theirs) = together(|| files(ours(), "ours"), || files(theirs(&bench), "theirs"));
         assert_eq!(ours, theirs, "{name}");
     }
     // Aggregated: every transaction is in one line.
@@ -375,7 +386,7 @@ fn progress_has_pgbenchs_shape() {
             lines.dedup();
             lines
         };
-        let (ours, theirs) = (shapes(ours()), shapes(theirs(&bench)));
+        let (ours, theirs) = together(|| shapes(ours()), || shapes(theirs(&bench)));
         assert_eq!(ours, theirs, "{args:?}");
         assert!(!ours.is_empty());
     }
