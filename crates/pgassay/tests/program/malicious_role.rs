@@ -205,11 +205,11 @@ fn no_command_runs_the_code_of_a_role_without_privileges() {
     let runs = visited.folder.0.join("runs");
     let runs_there = ["--runs", runs.to_str().unwrap()];
     for (command, more) in [
-        (vec!["run", "select-only", &here], "--trials 1 --time 2"),
+        (vec!["run", "select-only", &here], "--trials 1 --time 1"),
         (vec!["assay", &here], "--trials 1 --time 1"),
         (
             vec!["compare", &here, &there],
-            "--pairs 2 --noise-pairs 2 --slice 2",
+            "--pairs 2 --noise-pairs 2 --slice 1",
         ),
     ] {
         let mut words = command.clone();
@@ -251,7 +251,7 @@ fn no_command_runs_the_code_of_a_role_without_privileges() {
     let text = format!("BEGIN;\nSET LOCAL ROLE evil;\n{SENT};\nCOMMIT;\n");
     fs::write(&script, text).unwrap();
     let script = script.to_str().unwrap();
-    let words = "--load --observe waits --clients 1 --warmup 0 --trials 1 --time 2 --json";
+    let words = "--load --observe waits --clients 1 --warmup 0 --trials 1 --time 1 --json";
     let words: Vec<&str> = ["run", script, &here]
         .into_iter()
         .chain(words.split(' '))
