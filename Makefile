@@ -36,25 +36,31 @@ test: ## run all tests, formatting, clippy, documentation, the extension's and t
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	scripts/test-workspace.sh
-	$(CARGO) test -p pgassay-kernels --features loom --locked --test orders
+	scripts/test-extension.sh
+	@# These wait for browsers, servers and Python's packages, and judge no time.
+	$(MAKE) --jobs 3 --output-sync=target test-compiled test-pages test-records
+
+.PHONY: test-compiled test-pages test-records
+test-compiled:
+	$(CARGO) test --workspace --features pgassay-kernels/loom --locked --test orders
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
 	scripts/test-bootstrap.sh
-	scripts/test-extension.sh
 	scripts/check-script.sh
-	scripts/test-records.sh target/debug/pgassay
+test-pages:
 	scripts/test-pages.sh target/debug/pgassay
+test-records:
+	scripts/test-records.sh target/debug/pgassay
 
 .PHONY: check test-all
-check: ## while you work: formatting, types of everything, unit tests, the rules on recorded cases
+check: ## while you work: formatting, types of everything, unit tests and recorded cases of what changed and what uses it
 	$(CARGO) fmt --all --check
 	$(CARGO) check --workspace --all-targets --locked
-	$(CARGO) test --workspace --lib --locked --quiet
-	$(CARGO) test --workspace --locked --quiet --test check --test published_profiles --test pmu --test kernels --test report --test weighed
+	scripts/test-changed.sh --test check --test published_profiles --test pmu --test kernels --test report --test weighed
 
 test-all: test ## make test and the slow parts: every major version, the matrix, containers, Slurm, Spark, attack, soak
 	PGASSAY_TEST_18="$$(dirname "$$(scripts/postgres-of-debian.sh 18)")" scripts/test-workspace.sh -- --ignored
 	$(MAKE) matrix container-test slurm-test records-test attack soak
-	LOOM_MAX_PREEMPTIONS=4 $(CARGO) test -p pgassay-kernels --features loom --locked --test orders
+	LOOM_MAX_PREEMPTIONS=4 $(CARGO) test --workspace --features pgassay-kernels/loom --locked --test orders
 
 .PHONY: record-cases
 record-cases: ## record the servers under load that tests/weighed judges again, on a quiet machine (ARGS=NAME: of one test)
