@@ -69,7 +69,7 @@ pub fn pseudo_median(sorted: &[f64], null: &RankNull, level: f64) -> Option<Esti
     let walsh = Walsh(sorted);
     let (low, high, level) = match null.trim(level) {
         Some(0) => (first, last, level),
-        Some(k) => (walsh.nth(k + 1), walsh.nth(walsh.len() - k), level),
+        Some(k) => (walsh.nth(k + 1), walsh.nth(walsh.number() - k), level),
         None => (first, last, null.coverage_of_range()),
     };
     let mut warnings = Vec::new();

@@ -44,7 +44,7 @@ pub struct Walsh<'a>(pub &'a [f64]);
 
 impl Walsh<'_> {
     /// How many averages there are.
-    pub fn len(self) -> u64 {
+    pub fn number(self) -> u64 {
         let n = self.0.len() as u64;
         n * (n + 1) / 2
     }
@@ -78,7 +78,7 @@ impl Walsh<'_> {
 
     /// The median average: the Hodges–Lehmann pseudo-median.
     pub fn median(self) -> f64 {
-        let len = self.len();
+        let len = self.number();
         let upper = self.nth(len / 2 + 1);
         if len % 2 == 1 {
             upper
@@ -91,7 +91,7 @@ impl Walsh<'_> {
     pub fn around(self, value: f64) -> (u64, u64) {
         let twice = value + value;
         let below = self.count(|sum| sum < twice);
-        let above = self.len() - self.count(|sum| sum <= twice);
+        let above = self.number() - self.count(|sum| sum <= twice);
         (below, above)
     }
 }
@@ -104,7 +104,7 @@ pub struct Differences<'a> {
 }
 
 impl Differences<'_> {
-    pub fn len(self) -> u64 {
+    pub fn number(self) -> u64 {
         self.a.len() as u64 * self.b.len() as u64
     }
 
@@ -128,7 +128,7 @@ impl Differences<'_> {
     }
 
     pub fn median(self) -> f64 {
-        let len = self.len();
+        let len = self.number();
         let upper = self.nth(len / 2 + 1);
         if len % 2 == 1 {
             upper
@@ -139,7 +139,7 @@ impl Differences<'_> {
 
     pub fn around(self, value: f64) -> (u64, u64) {
         let below = self.count(|d| d < value);
-        (below, self.len() - self.count(|d| d <= value))
+        (below, self.number() - self.count(|d| d <= value))
     }
 }
 
@@ -194,7 +194,7 @@ mod tests {
                 .collect();
             all.sort_by(f64::total_cmp);
             let walsh = Walsh(&x);
-            prop_assert_eq!(walsh.len() as usize, all.len());
+            prop_assert_eq!(walsh.number() as usize, all.len());
             for (at, value) in all.iter().enumerate() {
                 prop_assert_eq!(walsh.nth(at as u64 + 1), *value);
             }

@@ -271,7 +271,7 @@ pub fn spread(sorted: &[f64], null: &RankNull) -> Option<f64> {
     let walsh = Walsh(sorted);
     let (width, tail) = match null.trim(0.80) {
         Some(k) => (
-            walsh.nth(walsh.len() - k) - walsh.nth(k + 1),
+            walsh.nth(walsh.number() - k) - walsh.nth(k + 1),
             null.at_most(k),
         ),
         None => (last - first, null.at_most(0)),

@@ -234,7 +234,7 @@ struct Weighed<'a>(&'a [(Walsh<'a>, u64)]);
 
 impl Weighed<'_> {
     fn len(&self) -> u64 {
-        self.0.iter().map(|(x, weight)| weight * x.len()).sum()
+        self.0.iter().map(|(x, weight)| weight * x.number()).sum()
     }
 
     fn around(&self, value: f64) -> (u64, u64) {

@@ -96,7 +96,7 @@ fn shift(
         };
         let (low, high) = (
             differences.nth(k + 1),
-            differences.nth(differences.len() - k),
+            differences.nth(differences.number() - k),
         );
         let widened = |reach: f64| reach.hypot(z * luck);
         (

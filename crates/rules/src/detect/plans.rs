@@ -369,7 +369,8 @@ pub(super) fn remedy(
                 advice,
                 format!(
                     "{} begins with {column} and is not used: compare its definition (type, \
-                     collation, operator class) with {filter}, and ANALYZE {table}",
+                     collation, operator class) with {filter}, the planner's costs (random_page_cost of the \
+                     server and of its tablespace), and ANALYZE {table}",
                     index.name
                 ),
             ),

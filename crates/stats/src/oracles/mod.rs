@@ -103,7 +103,11 @@ fn mann_whitney_p_estimate_and_intervals_are_those_of_r_and_scipy() {
                 if let (Some(low), Some(high)) = (row.get(at), row.get(at + 1)) {
                     let k = null.trim(level).expect("enough values");
                     close(differences.nth(k + 1), number(low), "low");
-                    close(differences.nth(differences.len() - k), number(high), "high");
+                    close(
+                        differences.nth(differences.number() - k),
+                        number(high),
+                        "high",
+                    );
                 }
             }
             cases += 1;
