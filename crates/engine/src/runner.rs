@@ -155,6 +155,8 @@ pub trait Sink {
     fn again(&mut self) -> bool {
         false
     }
+    /// Called when a round of the schedule is over, before the next begins.
+    fn round_ended(&mut self) {}
 }
 
 /// A slice that is about to run.
@@ -239,10 +241,9 @@ pub fn run(
     let mut out_of_reach: BTreeSet<u32> = BTreeSet::new();
     let mut before: Option<Slice> = None;
     let watcher = &mut Telling::new(watcher, sink.dir());
-    for &slice in schedule.slices {
-        if behind(&slice) {
-            continue;
-        }
+    let ahead = schedule.slices.iter().filter(|slice| !behind(slice));
+    let mut ahead = ahead.copied().peekable();
+    while let Some(slice) = ahead.next() {
         let of_same_round = |b: Slice| (b.round, b.point) == (slice.round, slice.point);
         if !before.is_some_and(of_same_round) {
             hold(sink, watcher, stop)?;
@@ -251,32 +252,33 @@ pub fn run(
         if stop.asked() {
             return Ok(Ended::Interrupted);
         }
-        if out_of_reach.contains(&slice.point) {
-            done += 1;
-            continue;
-        }
-        watcher.before(Upcoming {
-            name: driver.describe(slice),
-            unit: driver.unit(),
-            takes: driver.takes(),
-            done,
-            all,
-        });
-        match run_slice(schedule.stage, slice, driver, sink, watcher) {
-            Ok(()) => {}
-            Err(TrialFailure::PointOutOfReach(reason)) => {
-                out_of_reach.insert(slice.point);
-                sink.event(EventKind::PointSkipped {
-                    stage: schedule.stage,
-                    point: slice.point,
-                    reason,
-                })?;
+        if !out_of_reach.contains(&slice.point) {
+            watcher.before(Upcoming {
+                name: driver.describe(slice),
+                unit: driver.unit(),
+                takes: driver.takes(),
+                done,
+                all,
+            });
+            match run_slice(schedule.stage, slice, driver, sink, watcher) {
+                Ok(()) => {}
+                Err(TrialFailure::PointOutOfReach(reason)) => {
+                    out_of_reach.insert(slice.point);
+                    sink.event(EventKind::PointSkipped {
+                        stage: schedule.stage,
+                        point: slice.point,
+                        reason,
+                    })?;
+                }
+                Err(TrialFailure::Interrupted) => return Ok(Ended::Interrupted),
+                Err(TrialFailure::ServerDied(reason)) => return Ok(Ended::ServerDied(reason)),
+                Err(TrialFailure::Other(error)) => return Err(error),
             }
-            Err(TrialFailure::Interrupted) => return Ok(Ended::Interrupted),
-            Err(TrialFailure::ServerDied(reason)) => return Ok(Ended::ServerDied(reason)),
-            Err(TrialFailure::Other(error)) => return Err(error),
         }
         done += 1;
+        if ahead.peek().is_some_and(|next| next.round != slice.round) {
+            sink.round_ended();
+        }
     }
     Ok(Ended::Complete)
 }

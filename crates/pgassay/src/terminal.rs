@@ -263,6 +263,7 @@ impl Terminal {
 type ErrorSide = Rc<RefCell<Box<dyn Write>>>;
 
 /// A way to the error side.
+#[derive(Clone)]
 pub struct Aside(ErrorSide);
 
 impl Aside {

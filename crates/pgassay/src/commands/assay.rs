@@ -1,5 +1,7 @@
 //! `pgassay assay` and `pgassay run`: requests to measure.
 
+use std::time::Instant;
+
 use pgassay_engine::drivers;
 use pgassay_engine::workload::{self, inserver, pgio, scattered_read};
 use pgassay_model::stage::StageId;
@@ -61,6 +63,7 @@ pub fn assay(
         may_only_look: true,
         json: args.json,
         open: args.page.open,
+        started: Instant::now(),
     };
     measure(&request, global, terminal, stop)
 }
@@ -141,6 +144,7 @@ fn load(
         may_only_look: false,
         json: args.json,
         open: args.page.open,
+        started: Instant::now(),
     };
     match axes::are_asked(args, request.again.experiment()) {
         true => axes::run(args, &request, global, terminal, stop),

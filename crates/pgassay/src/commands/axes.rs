@@ -1,7 +1,7 @@
 //! `pgassay run` over more than clients: a launched server for each value of each axis, all of them up
 //! at once and loaded in turn, so that drift of the machine falls on all alike.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::bail;
 use pgassay_analysis::analyse;
@@ -73,7 +73,6 @@ pub fn run(
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Exit> {
-    let started = Instant::now();
     let root = rundir::root(global.runs.as_deref())?;
     let target = request
         .target
@@ -200,7 +199,7 @@ pub fn run(
         terminal.warn(&format!("the server's last words:\n{}", words.trim_end()));
     }
     let ended = kept_in_part(ended);
-    let finished = writer.finish(&record::end_of(&ended, started));
+    let finished = writer.finish(&record::end_of(&ended, request.started));
     let dir = writer.dir().to_owned();
     // The lock is given up first, so that the run does not count as running.
     drop(writer);

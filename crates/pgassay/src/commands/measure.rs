@@ -75,6 +75,8 @@ pub struct Request<'a> {
     pub json: bool,
     /// The finished report is opened in the browser.
     pub open: bool,
+    /// When the command began.
+    pub started: Instant,
 }
 
 /// Carries the request out, from the target to the report.
@@ -87,7 +89,6 @@ pub fn measure(
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Exit> {
-    let started = Instant::now();
     let root = rundir::root(global.runs.as_deref())?;
     let spec: TargetSpec = request
         .target
@@ -261,7 +262,7 @@ pub fn measure(
         }
     }
     let ended = kept_in_part(ended);
-    let finished = writer.finish(&record::end_of(&ended, started));
+    let finished = writer.finish(&record::end_of(&ended, request.started));
     let dir = writer.dir().to_owned();
     // The lock is given up first, so that the run does not count as running.
     drop(writer);

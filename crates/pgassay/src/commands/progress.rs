@@ -26,6 +26,8 @@ const ROOM_FOR_BAR: usize = 60;
 /// A bar where somebody watches, lines where they are asked for, nothing where it should be quiet.
 pub struct Progress {
     bar: ProgressBar,
+    /// The error side, unless it should be quiet.
+    aside: Option<Aside>,
     /// Lines, where nothing can be written over.
     lines: Option<Lines>,
     animates: bool,
@@ -58,6 +60,7 @@ impl Progress {
         let bar = ProgressBar::with_draw_target(Some(length), target);
         let progress = Self {
             bar,
+            aside: terminal.aside(),
             lines: None,
             animates,
             live: Live::default(),
@@ -136,6 +139,16 @@ impl Progress {
             Some((name, Some(until))) => format!("{name}, {} left", left(*until)),
             Some((name, None)) => name.clone(),
             None => String::new(),
+        }
+    }
+
+    /// Returns what writes a line above the bar, unless `--quiet`, while a load has this progress.
+    pub fn announcer(&self) -> impl Fn(&str) + use<> {
+        let (bar, aside) = (self.bar.clone(), self.aside.clone());
+        move |text| {
+            if let Some(aside) = &aside {
+                bar.suspend(|| aside.line(text));
+            }
         }
     }
 

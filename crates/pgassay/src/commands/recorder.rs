@@ -19,6 +19,8 @@ pub struct Recorder<'a> {
     pub keep: bool,
     /// Until when it goes on, where a device's rate is waited for.
     pub steady: Option<Steady<'a>>,
+    /// Called once, with the run's directory, when a first round is over and others follow.
+    pub first_round: Option<Box<dyn FnOnce(&Path) + 'a>>,
 }
 
 impl<'a> Recorder<'a> {
@@ -28,6 +30,7 @@ impl<'a> Recorder<'a> {
             writer,
             keep: true,
             steady: None,
+            first_round: None,
         }
     }
 }
@@ -59,6 +62,12 @@ impl Sink for Recorder<'_> {
             let waits = steady.started.elapsed() < LONGEST_WAIT;
             waits && !steady.rates.is_empty() && !(steady.is_stable)(&steady.rates)
         })
+    }
+
+    fn round_ended(&mut self) {
+        if let Some(first_round) = self.first_round.take() {
+            first_round(self.writer.dir());
+        }
     }
 }
 

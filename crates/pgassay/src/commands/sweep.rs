@@ -1,10 +1,11 @@
 //! The part of a measurement in which the server is under load: the tables are made, the plan's
 //! slices run, the tables removed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
+use pgassay_analysis::analyse;
 use pgassay_engine::agents::Agents;
 use pgassay_engine::drivers::Watched;
 use pgassay_engine::drivers::ceiling::Ceiling;
@@ -26,8 +27,9 @@ use pgassay_pgwire::Connector;
 use pgassay_readings::samples;
 use pgassay_sys::stop::Stop;
 
+use super::files::page_of_run;
 use super::measure::Request;
-use super::progress::Progress;
+use super::progress::{Progress, minutes};
 use super::recorder::Recorder;
 use super::subject::Subject;
 use super::{conditions, from, observing, record};
@@ -112,6 +114,10 @@ fn loaded(
         }
         match sweep(request, stage, subject, writer, agents, progress, stop)? {
             Ended::Complete => {
+                if request.command == "assay" {
+                    // Only the final report must be written.
+                    report_so_far(writer.dir()).ok();
+                }
                 verify(subject, &stage.plan, None, writer)?;
                 if !stage.plan.workload.conditions.is_empty() {
                     progress.say("checking the tables");
@@ -223,13 +229,22 @@ fn sweep(
         slices: &stage.schedule(1),
         measured: &measured,
     };
-    let ended = runner::run(
-        &schedule,
-        &mut driver,
-        &mut Recorder::new(writer),
-        progress,
-        stop,
-    );
+    let mut recorder = Recorder::new(writer);
+    if request.command == "assay" && stage.id == StageId::Load {
+        let announce = progress.announcer();
+        recorder.first_round = Some(Box::new(move |dir| {
+            if let Ok((report, left)) = report_so_far(dir) {
+                announce(&format!(
+                    "first result after {}, about {} to go: {}",
+                    minutes(request.started.elapsed()),
+                    minutes(left),
+                    report.display()
+                ));
+            }
+        }));
+    }
+    let ended = runner::run(&schedule, &mut driver, &mut recorder, progress, stop);
+    drop(recorder);
     let written = observing::write_all_symbols(writer, &mut driver);
     // Before any error: what is ours in the server is removed by the session in it.
     for scene in driver.close() {
@@ -242,6 +257,20 @@ fn sweep(
         writer.append_event(EventKind::DatabaseAfter { arm: 0, row })?;
     }
     ended
+}
+
+/// Writes the report of what is measured so far into the run's directory. Returns its path, and how long the load of
+/// the trials that are missing takes.
+fn report_so_far(dir: &Path) -> anyhow::Result<(PathBuf, Duration)> {
+    let run = rundir::read(dir)?;
+    let report = page_of_run(dir, &pgassay_report::html(&analyse(&run)))?;
+    let experiment = &run.header.experiment;
+    let left = experiment.stages.iter().map(|stage| {
+        let measured = run.measured(stage.id).len() as f64;
+        let all = stage.trials(experiment.arms.len()).max(1) as f64;
+        stage.plan.load_seconds() * (1.0 - measured / all).max(0.0)
+    });
+    Ok((report, Duration::from_secs_f64(left.sum())))
 }
 
 /// What is looked at beside the load. CPU samples of a server that is not ours need the flag.

@@ -79,6 +79,13 @@ fn an_assay_measures_reports_and_leaves_nothing() {
         .lines()
         .find_map(|line| line.strip_prefix("report: "))
         .expect("a path");
+    // The report was there after one trial of each point.
+    let early = stderr
+        .lines()
+        .find_map(|line| line.strip_prefix("first result after "))
+        .expect("an early report");
+    assert!(early.contains(" to go: "), "{early}");
+    assert!(early.ends_with(report), "{early}");
     let html = fs::read_to_string(report).unwrap();
     assert!(html.starts_with("<!DOCTYPE html>"));
     let dir = Path::new(report).parent().unwrap();
