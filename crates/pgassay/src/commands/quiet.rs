@@ -13,7 +13,9 @@ use pgassay_sys::stop::Stop;
 use super::recorded_scripts::answer;
 use crate::terminal::Terminal;
 
-/// A look lasts so long.
+/// The first look: a quiet machine is measured without delay.
+const FIRST: Duration = Duration::from_millis(200);
+/// The looks at a machine that the first one found busy.
 const LOOK: Duration = Duration::from_millis(500);
 /// Looks in a row that find nothing, before a machine that was busy counts as quiet.
 const IN_A_ROW: u32 = 4;
@@ -37,10 +39,10 @@ struct Look {
 }
 
 impl Look {
-    fn take() -> Option<Self> {
+    fn take(length: Duration) -> Option<Self> {
         let before = cpu_times();
         let begun = Instant::now();
-        std::thread::sleep(LOOK);
+        std::thread::sleep(length);
         let host = host_cpu(&Sample {
             before,
             after: cpu_times(),
@@ -84,7 +86,8 @@ impl Look {
 /// # Errors
 /// Where the user says stop instead.
 pub fn look(wait: Option<f64>, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<()> {
-    let Some(seen) = Look::take().filter(|seen| !seen.is_quiet()) else {
+    let busy = |length| Look::take(length).filter(|seen| !seen.is_quiet());
+    let Some(seen) = busy(FIRST).and_then(|_| busy(LOOK)) else {
         return Ok(());
     };
     let asks = terminal.watched && io::stdin().is_terminal();
@@ -137,7 +140,7 @@ fn until_quiet(
             ));
             return Ok(());
         }
-        match Look::take() {
+        match Look::take(LOOK) {
             Some(now) if !now.is_quiet() => {
                 seen = now;
                 quiet = 0;
