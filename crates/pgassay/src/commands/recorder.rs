@@ -8,6 +8,9 @@ use pgassay_engine::runner::Sink;
 use pgassay_model::run::EventKind;
 use pgassay_model::trial::Trial;
 
+/// What is done with the run's directory once its first round is written.
+pub type OnFirstRound<'a> = Box<dyn FnOnce(&Path) + 'a>;
+
 /// A run that waits for a steady device ends after this time.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
@@ -20,7 +23,7 @@ pub struct Recorder<'a> {
     /// Until when it goes on, where a device's rate is waited for.
     pub steady: Option<Steady<'a>>,
     /// Called once, with the run's directory, when a first round is over and others follow.
-    pub first_round: Option<Box<dyn FnOnce(&Path) + 'a>>,
+    pub first_round: Option<OnFirstRound<'a>>,
 }
 
 impl<'a> Recorder<'a> {
