@@ -40,6 +40,7 @@ mod lab;
 mod lines;
 mod live_view;
 mod loads;
+mod log_prefixes;
 mod lying_pages;
 mod made_data;
 mod malicious_role;

@@ -1,12 +1,16 @@
 //! `pgassay workload`: a mix that is known, made again from logs and from counters of a real server, and run.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use pgassay_pgwire::connect;
+use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use serde_json::Value;
 
 use crate::pg_support::{OWNER, Server};
@@ -508,8 +512,12 @@ fn what_is_no_log_of_statements_says_what_to_do() {
                \"duration: 1.000 ms  statement: SELECT 1\",,,,,,,,,\"app\"\n";
     let half = format!("{csv}{}", &csv[..csv.len() / 2]);
     let german = csv.replace("duration", "Dauer");
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+    gzip.write_all(csv.repeat(50).as_bytes()).unwrap();
+    let gzip = gzip.finish().unwrap();
+    let zstd = compress_to_vec(csv.as_bytes(), CompressionLevel::Fastest);
     let cases: &[Case<'_>] = &[
-        ("empty", b"", &[], 2, "no line is of this log format"),
+        ("empty", b"", &[], 2, "no line begins as PostgreSQL's"),
         (
             "other.log",
             b"Nov 23 09:00:00 host sshd[1]: hello\n",
@@ -517,13 +525,16 @@ fn what_is_no_log_of_statements_says_what_to_do() {
             2,
             "--prefix",
         ),
-        ("packed.gz", &[0x1f, 0x8b, 8, 0], &[], 2, "zcat"),
+        ("cut.gz", &gzip[..gzip.len() / 2], &[], 2, "cut.gz"),
+        ("whole.gz", &gzip, &[], 0, ""),
+        ("whole.zst", &zstd, &[], 0, ""),
+        ("packed.bz2", b"BZh91AY", &[], 2, "bzcat"),
         (
             "binary",
             &[0xff, 0, 0x80, b'\n', 0],
             &[],
             2,
-            "no line is of this log format",
+            "no line begins as PostgreSQL's",
         ),
         ("german.csv", german.as_bytes(), &[], 2, "lc_messages"),
         ("half.csv", half.as_bytes(), &[], 0, ""),
@@ -596,7 +607,8 @@ fn a_log_that_lost_its_tabs_makes_no_statement_shorter() {
         assert_eq!(text.contains(words), there, "{words}: {text}");
     }
     assert!(
-        said.contains("50% of 6 statements") && said.contains("Not in it: "),
+        said.contains("50% of the time of all statements, 3 of 6 statements")
+            && said.contains("Not in it: "),
         "{said}"
     );
     let made = made(&[&words[..], &["--json"]].concat(), &folder.0);

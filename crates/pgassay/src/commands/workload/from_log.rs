@@ -141,10 +141,16 @@ fn notes(made: &mut Made, sessions: &Sessions, counts: &Counts) {
     let unread =
         (counts.unread_us as f64 / (sessions.time_us + counts.unread_us).max(1) as f64).min(1.0);
     if counts.foreign as f64 > FOREIGN * all as f64 || unread > FOREIGN {
+        let time = match unread > 0.0 {
+            true => format!(
+                ", with {:.1}% of the time that the log reports",
+                100.0 * unread
+            ),
+            false => String::new(),
+        };
         made.notes.push(format!(
-            "{} of {all} lines could not be read, with {:.1}% of the time that the log reports.",
-            counts.foreign,
-            100.0 * unread
+            "{} of {all} lines could not be read{time}.",
+            counts.foreign
         ));
     }
     if counts.cut > 0 {
