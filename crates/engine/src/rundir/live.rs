@@ -81,6 +81,14 @@ pub struct Follower {
     rest: Vec<u8>,
 }
 
+impl Drop for Follower {
+    /// A process that is being started meanwhile has the file, too, until it is executed; closing would leave the lock
+    /// to it.
+    fn drop(&mut self) {
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
 impl Follower {
     /// What is told of the run in `dir` from now on; none where nothing is yet.
     pub fn open(dir: &Path) -> Option<Self> {
