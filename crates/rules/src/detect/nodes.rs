@@ -251,7 +251,7 @@ fn statements(evidence: &Evidence, run: &RunEvidence, those: Vec<&StatementTime>
         subject: Some("whole-statement".to_owned()),
         title: "Statements without a plan take much of the time".to_owned(),
         // That a statement takes much of the time of a load is nothing wrong by itself.
-        seen: seen.open().severity(Severity::Low),
+        seen: seen.open().severity(Severity::Info),
     })
 }
 
