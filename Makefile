@@ -19,7 +19,7 @@ help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 16
 
 assay: ## install what is missing, build, assay a PostgreSQL, write the report
-	@echo "With cold caches the build takes 5 to 6 minutes on 2 idle cores;"
+	@echo "With cold caches the build takes 4 to 5 minutes on 2 idle cores;"
 	@echo "the assay itself takes 4 minutes (45 seconds with ARGS=--quick)."
 	@scripts/bootstrap.sh assay $(ARGS)
 	$(CARGO) build --release --locked --package pgassay
