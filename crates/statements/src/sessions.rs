@@ -582,6 +582,32 @@ mod tests {
     }
 
     #[test]
+    fn cursors_stay_in_their_transaction_and_copy_is_reported_with_its_time() {
+        let sessions = read(&[
+            (1, "duration: 1 ms  statement: BEGIN", ""),
+            (
+                3,
+                "duration: 1 ms  statement: DECLARE c CURSOR FOR SELECT a FROM t WHERE k > 7",
+                "",
+            ),
+            (5, "duration: 1 ms  statement: FETCH FORWARD 100 FROM c", ""),
+            (7, "duration: 1 ms  statement: CLOSE c", ""),
+            (9, "duration: 1 ms  statement: COMMIT", ""),
+            (30, "duration: 15 ms  statement: COPY t FROM STDIN", ""),
+        ]);
+        let [cursor] = sessions.mix.entries() else {
+            panic!("{:?}", sessions.mix.entries());
+        };
+        assert_eq!((cursor.count, cursor.steps.len()), (1, 5));
+        assert_eq!(cursor.steps[2].variables(), 0, "FETCH takes no parameter");
+        let copy = sessions.left_out["COPY, whose rows are not in the log"];
+        assert_eq!(
+            (copy.statements, copy.took_us, sessions.time_us),
+            (1, 15_000, 20_000)
+        );
+    }
+
+    #[test]
     fn what_failed_was_rolled_back_or_is_no_load_is_left_out() {
         let sessions = read(&[
             (1, "duration: 1 ms  statement: BEGIN", ""),

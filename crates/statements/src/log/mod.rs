@@ -139,11 +139,7 @@ pub fn format_of(name: &str, begin: &[u8], prefix: Option<Prefix>) -> Result<For
     let begin = String::from_utf8_lossy(begin);
     let bare = begin.trim_start_matches(['\u{feff}', ' ', '\r', '\n', '[']);
     if bare.starts_with('{') {
-        let detect = || {
-            let lines = json::lines_within(&begin);
-            Prefix::detect(lines.iter().map(String::as_str))
-        };
-        return Ok(Format::Json(prefix.or_else(detect)));
+        return Ok(json_of(begin.as_bytes(), prefix));
     }
     if let Some(prefix) = prefix {
         return Ok(Format::Stderr(prefix));
@@ -163,6 +159,15 @@ pub fn format_of(name: &str, begin: &[u8], prefix: Option<Prefix>) -> Result<For
     // The last line may be cut.
     let lines = begin.lines().take(1000);
     Prefix::detect(lines).map(Format::Stderr).ok_or(Unknown)
+}
+
+/// Objects of a file, with the prefix of the lines within them: the given one, or what the first objects have.
+pub fn json_of(begin: &[u8], prefix: Option<Prefix>) -> Format {
+    let detect = || {
+        let lines = json::lines_within(&String::from_utf8_lossy(begin));
+        Prefix::detect(lines.iter().map(String::as_str))
+    };
+    Format::Json(prefix.or_else(detect))
 }
 
 /// Whether syslog or journald wrote a file, by its first lines.

@@ -4,12 +4,13 @@
 //! application's name, or colons between all fields, as in RDS's `%t:%r:%u@%d:[%p]:`.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
 use super::clock;
 use super::stderr::SEVERITIES;
-use super::transport::{self, Inner};
+use super::transport::{self, Inner, compiled};
 
 /// Debian's and Ubuntu's prefix.
 pub const DEBIAN: &str = "%m [%p] %q%u@%d ";
@@ -35,6 +36,22 @@ const KNOWN: &[&str] = &[
 
 /// A time stamp with the name or the offset of its zone.
 const STAMP: &str = r"[0-9]{4}-[0-9][0-9]-[0-9][0-9][ T][0-9][0-9]:[0-9][0-9]:[0-9][0-9](?:\.[0-9]+)?(?: (?:[A-Z]{2,6}|[+-][0-9][0-9](?::?[0-9][0-9])?)|[+-][0-9][0-9](?::?[0-9][0-9])?|Z)?";
+
+/// A severity, and the two blanks that the server writes behind it.
+static SEVERITY: LazyLock<Regex> =
+    LazyLock::new(|| compiled(&format!("(?:{}):  ", SEVERITIES.join("|"))));
+
+/// A field of a prefix that is guessed, by what it holds.
+static FIELD: LazyLock<Regex> = LazyLock::new(|| {
+    compiled(&format!(
+        r"(?x)^(?: (?<m>{STAMP}) | (?<n>[0-9]{{10}}\.[0-9]{{3}}\b)
+        | (?<key>[A-Za-z_]+)=(?<value>\[\w+\]|[^,;\s\]|]*) | (?<u>[\w.\[\]-]+)@(?<d>[\w.\[\]-]+)
+        | \[(?<p>[0-9]+)\] | \[(?<l>[0-9]+)-(?<part>[0-9]+)\]
+        | (?<c>[0-9a-f]{{8}}\.[0-9a-f]+)\b | (?<r>[0-9a-fA-F.:]*[0-9]\([0-9]+\)|\[local\])
+        | (?<v>[0-9]+/[0-9]+) | (?<number>[0-9]+) | (?<word>\w+) )",
+        STAMP = STAMP.replace(' ', r"\x20"),
+    ))
+});
 
 /// A prefix, read.
 #[derive(Debug, Clone)]
@@ -101,8 +118,7 @@ impl Prefix {
 
     /// The prefix of a log by its first lines; `None` if none is found that most entries begin with.
     pub fn detect<'l>(lines: impl Iterator<Item = &'l str>) -> Option<Self> {
-        let severity = Regex::new(&format!("(?:{}):  ", SEVERITIES.join("|"))).ok()?;
-        let lines: Vec<&str> = lines.filter(|line| severity.is_match(line)).collect();
+        let lines: Vec<&str> = lines.filter(|line| SEVERITY.is_match(line)).collect();
         let inner = |headed: bool| -> Vec<Cow<str>> {
             let lines = lines.iter().map(|line| transport::inner(line, headed));
             lines
@@ -250,21 +266,11 @@ fn pattern(text: &str) -> String {
 
 /// The prefix that a line seems to have.
 fn guess(line: &str) -> Option<String> {
-    let field = Regex::new(&format!(
-        r"(?x)^(?: (?<m>{STAMP}) | (?<n>[0-9]{{10}}\.[0-9]{{3}}\b)
-        | (?<key>[A-Za-z_]+)=(?<value>\[\w+\]|[^,;\s\]|]*) | (?<u>[\w.\[\]-]+)@(?<d>[\w.\[\]-]+)
-        | \[(?<p>[0-9]+)\] | \[(?<l>[0-9]+)-(?<part>[0-9]+)\]
-        | (?<c>[0-9a-f]{{8}}\.[0-9a-f]+)\b | (?<r>[0-9a-fA-F.:]*[0-9]\([0-9]+\)|\[local\])
-        | (?<v>[0-9]+/[0-9]+) | (?<number>[0-9]+) | (?<word>\w+) )",
-        STAMP = STAMP.replace(' ', r"\x20"),
-    ))
-    .ok()?;
-    let severity = Regex::new(&format!("(?:{}):  ", SEVERITIES.join("|"))).ok()?;
-    let head = &line[..severity.find(line)?.start()];
+    let head = &line[..SEVERITY.find(line)?.start()];
     let (mut prefix, mut rest) = (String::new(), head);
     let (mut timed, mut pid) = (false, false);
     while !rest.is_empty() {
-        let Some(found) = field.captures(rest) else {
+        let Some(found) = FIELD.captures(rest) else {
             let c = rest.chars().next()?;
             prefix.push(c);
             if c == '%' {

@@ -21,7 +21,8 @@ static SYSLOG: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-fn compiled(pattern: &str) -> Regex {
+/// A pattern of ours, which is valid.
+pub(super) fn compiled(pattern: &str) -> Regex {
     Regex::new(pattern).unwrap_or_else(|e| unreachable!("{pattern}: {e}"))
 }
 

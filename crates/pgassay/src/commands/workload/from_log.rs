@@ -7,7 +7,9 @@ use std::path::Path;
 use flate2::read::MultiGzDecoder;
 use pgassay_model::Failure;
 use pgassay_statements::log::prefix::Prefix;
-use pgassay_statements::log::{Counts, Format, LONGEST, Reader, Unknown, format_of, is_syslog};
+use pgassay_statements::log::{
+    Counts, Format, LONGEST, Reader, Unknown, format_of, is_syslog, json_of,
+};
 use pgassay_statements::made::Made;
 use pgassay_statements::mix::Entry;
 use pgassay_statements::sessions::{Sessions, Wanted};
@@ -202,14 +204,11 @@ fn refuse_empty(sessions: &Sessions, counts: &Counts, args: &FromLogArgs) -> Res
         .iter()
         .max_by_key(|(_, unused)| unused.statements)
     {
-        let n = counted(unused.statements, "statement");
-        let short = ["begins before", "goes on beyond", "session ended"]
-            .iter()
-            .any(|of| why.contains(of));
-        Failure::usage(format!("the log has no whole transaction that can be run: {why} ({n})")).with_remedy(match short {
-            true => "log for longer",
-            false => "pgassay workload --help lists what a workload can hold; --json lists what was left out of a log",
-        })
+        Failure::usage(format!(
+            "the log has no whole transaction that can be run: {why} ({})",
+            counted(unused.statements, "statement")
+        ))
+        .with_remedy("log whole transactions for some minutes; docs/loads.md lists what a workload leaves out")
     } else if filtered {
         Failure::usage(
             "the log has no statements with durations of that database, user and application",
@@ -325,6 +324,7 @@ fn format(path: &Path, begin: &[u8], args: &FromLogArgs) -> Result<Format, Failu
     let prefix = prefix.transpose()?;
     match (args.log_format, prefix) {
         (Some(LogFormat::Csv), _) => Ok(Format::Csv),
+        (Some(LogFormat::Json), prefix) => Ok(json_of(begin, prefix)),
         (Some(LogFormat::Stderr), Some(prefix)) => Ok(Format::Stderr(prefix)),
         (_, prefix) => format_of(&path.display().to_string(), begin, prefix).map_err(|Unknown| {
             Failure::usage(format!("{}: no line begins as PostgreSQL's log lines do", path.display())).with_remedy(
