@@ -19,7 +19,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock, statfs};
+use rustix::fs::{FlockOperation, IFlags, flock, ioctl_getflags, ioctl_setflags, statfs};
 
 use super::TargetError;
 use super::account::Account;
@@ -44,6 +44,24 @@ pub fn memory_kind(path: &Path) -> std::io::Result<Option<&'static str>> {
     let magic = u64::from(statfs(path)?.f_type as u32);
     let known = IN_MEMORY.iter().find(|(number, _)| *number == magic);
     Ok(known.map(|(_, name)| *name))
+}
+
+/// Asks the file system to place each subdirectory in a block group of its own, where it can.
+///
+/// ext4 does not use an inode again for minutes after its file was removed (fs/ext4/ialloc.c,
+/// `recently_deleted`), and looks at each such inode of the group when it creates a file. Data
+/// directories of a thousand files that come and go in one group take seconds of CPU time.
+fn spread(dir: &Path) {
+    let flagged = || -> rustix::io::Result<()> {
+        let dir = File::open(dir).map_err(|_| rustix::io::Errno::NOENT)?;
+        let flags = ioctl_getflags(&dir)?;
+        if flags.contains(IFlags::TOPDIR) {
+            return Ok(());
+        }
+        ioctl_setflags(&dir, flags | IFlags::TOPDIR)
+    };
+    // Other file systems have no such flag, and need none.
+    let _ = flagged();
 }
 
 /// The scratch directory's path where no other was asked for.
@@ -101,6 +119,8 @@ impl Scratch {
         check_owner(&root, rustix::process::geteuid().as_raw())?;
         let scratch = Self { root };
         make_dir(&scratch.clusters(), 0o755)?;
+        spread(&scratch.root);
+        spread(&scratch.clusters());
         // An earlier version left them as the umask of that time made them.
         for dir in [scratch.root.clone(), scratch.clusters()] {
             let mode = fs::symlink_metadata(&dir).map_or(0o755, |meta| meta.mode() & 0o7777);
