@@ -21,7 +21,7 @@ short=100 long=1100
 place=$(mktemp -d /var/tmp/pgassay-count-XXXXXX)
 trap 'rm -rf "$place"' EXIT
 mkdir "$place/out"
-cc -O2 -shared -fPIC -I "$here/../crates/sys/src/qemu" -o "$place/count.so" "$here/../crates/engine/src/count/emulator.c"
+cc -O2 -shared -fPIC -I "$here/../crates/foundation/sys/src/qemu" -o "$place/count.so" "$here/../crates/measurement/engine/src/count/emulator.c"
 chmod 755 "$place"
 as_server() { "$@"; }
 if [ "$(id -u)" = 0 ]; then

@@ -3,7 +3,7 @@
 
     bench/fleet.py PROGRAM DIR [HOSTS] [SEED]
 
-writes HOSTS (1000) files of collected facts to DIR, varied from those in crates/analysis/tests/check/recorded
+writes HOSTS (1000) files of collected facts to DIR, varied from those in crates/results/analysis/tests/check/recorded
 and from FILEs named in $FACTS, among files that are no host's. Each planted finding, odd value, older
 collection and bad file has to be found, with its hosts, and nothing else. Prints wall time and the most
 resident memory. Ends with 1 if anything differs.
@@ -18,7 +18,7 @@ import sys
 import time
 from pathlib import Path
 
-RECORDED = Path(__file__).parent.parent / "crates/analysis/tests/check/recorded"
+RECORDED = Path(__file__).parent.parent / "crates/results/analysis/tests/check/recorded"
 
 # Entries of the catalogue that the recorded servers pass, and the settings that make them findings.
 FINDINGS = {

@@ -143,7 +143,7 @@ def checked_by_gotpc(server, program, theirs, warehouses, clients, seconds, runs
 
     pgassay removes its tables at the end, so one more condition of it waits for a lock that this program holds until
     go-tpc has looked.  Returns the conditions that held, of each warehouse."""
-    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "crates", "engine", "workloads", workload + ".sql")
+    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "crates", "measurement", "engine", "workloads", workload + ".sql")
     if seconds:
         with open(source, encoding="utf-8") as file:
             text = file.read()

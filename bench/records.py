@@ -29,7 +29,7 @@ from records_runs import BEGIN, SLOW, Template, export, found, lines, record
 from records_trino import Trino
 
 HERE = Path(__file__).resolve().parent.parent
-QUERIES = sorted((HERE / "crates/records/queries").glob("*.sql"))
+QUERIES = sorted((HERE / "crates/results/records/queries").glob("*.sql"))
 # Runs of a batch, which is of its own days.
 BATCH, DAYS = 1000, 10
 # Batches that wait to be exported: 170 MB each.

@@ -4,7 +4,7 @@
 #
 # Needs tsc (scripts/bootstrap.sh test).
 set -euo pipefail
-cd "$(dirname "$0")/../crates/report/src/html"
+cd "$(dirname "$0")/../crates/results/report/src/html"
 check() { tsc --noEmit --strict --allowJs --checkJs --target es2021 --lib es2021,dom,dom.iterable "$@"; }
 check script/*.js
 check site/*.js

@@ -154,7 +154,7 @@ check_rpm() {
 # ---- own builds: every flag ----
 
 build_matrix() {
-    local source=$here/crates/inspect/tests/fixtures/atomics.c out=$corpus/matrix
+    local source=$here/crates/foundation/inspect/tests/fixtures/atomics.c out=$corpus/matrix
     local link="-nostdlib -shared -fPIC -Wl,-z,max-page-size=4096"
     mkdir -p "$out"/{arm64,amd64,ppc64el,riscv64,s390x}
     compile() { # architecture, name, compiler and flags

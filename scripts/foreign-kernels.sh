@@ -54,7 +54,7 @@ if ! has_libraries aarch64-unknown-linux-gnu || ! has_libraries powerpc64le-unkn
 fi
 
 mkdir "$work/kernels"
-cp -r crates/kernels/src/{alone.rs,catalogue,forms,kernel.rs,session.rs,sync.rs} crates/sys/src/exclusive "$work/kernels"
+cp -r crates/measurement/kernels/src/{alone.rs,catalogue,forms,kernel.rs,session.rs,sync.rs} crates/foundation/sys/src/exclusive "$work/kernels"
 prove() { # name, Rust's target, triplet, qemu's model
     echo "== $1"
     rustc --edition 2024 -C opt-level=3 --target "$2" -C "linker=$3-gcc" -o "$work/$1" "$work/kernels/alone.rs"

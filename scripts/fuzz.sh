@@ -40,12 +40,12 @@ for target in "${targets[@]}"; do
     mkdir -p "${corpora[0]}"
     [ ! -d "seeds/$target" ] || corpora+=("seeds/$target")
     case $target in
-    archive | elf) corpora+=(../crates/inspect/tests/fixtures) ;;
-    facts) corpora+=(../crates/analysis/tests/check/recorded) ;;
+    archive | elf) corpora+=(../crates/foundation/inspect/tests/fixtures) ;;
+    facts) corpora+=(../crates/results/analysis/tests/check/recorded) ;;
     lab_plan) corpora+=(../labs) ;;
-    perf_text) corpora+=(../crates/analysis/tests/profiles) ;;
-    port) corpora+=(../crates/port/tests/port/planted ../crates/port/tests/port/clean) ;;
-    script) corpora+=(../crates/engine/workloads) ;;
+    perf_text) corpora+=(../crates/results/analysis/tests/profiles) ;;
+    port) corpora+=(../crates/results/port/tests/port/planted ../crates/results/port/tests/port/clean) ;;
+    script) corpora+=(../crates/measurement/engine/workloads) ;;
     esac
     features=()
     [ "$named" -eq 0 ] || features=(--no-default-features --features "$target")

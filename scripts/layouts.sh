@@ -1,10 +1,10 @@
 #!/bin/sh
-# Prints crates/lines/layouts/MAJOR.txt from a configured source tree of PostgreSQL: offsets of the
+# Prints crates/measurement/lines/layouts/MAJOR.txt from a configured source tree of PostgreSQL: offsets of the
 # members of what lies in shared memory, by the compiler's own debugging information, and the names
 # of lightweight locks. x86-64; needs gcc, gdb, python3.
 #
 #   ./configure --without-readline --without-zlib && make -C src/backend generated-headers
-#   scripts/layouts.sh DIR > crates/lines/layouts/15.txt
+#   scripts/layouts.sh DIR > crates/measurement/lines/layouts/15.txt
 #
 # Where a release's source is not to be had: DIR/src/include with the headers that it installs for extensions,
 # and of each file below what comes before its first function. The result must then be compared with what the

@@ -20,7 +20,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
-FACTS = HERE / "crates/analysis/tests/check/recorded"
+FACTS = HERE / "crates/results/analysis/tests/check/recorded"
 # A proxy of the site is not asked for what is on this machine.
 DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 

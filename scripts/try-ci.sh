@@ -16,7 +16,7 @@ log=$fresh/ci.log
 fresh_root trixie "$root"
 mkdir -p "$root/srv"/{dist,ci,workspace}
 cp "${DIST:-$project/dist}"/pgassay-*_"$(uname -m)"*.whl "$root/srv/dist/"
-cp "$project"/crates/inspect/tests/fixtures/a64-gcc-{outline,llsc}.so "$root/srv/workspace/"
+cp "$project"/crates/foundation/inspect/tests/fixtures/a64-gcc-{outline,llsc}.so "$root/srv/workspace/"
 cp "$root/srv/workspace/a64-gcc-outline.so" "$root/srv/workspace/with a space.so"
 steps=$project/scripts/ci-steps.py
 export GITHUB_WORKSPACE=/srv/workspace

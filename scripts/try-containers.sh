@@ -54,7 +54,7 @@ step "build deploy/Containerfile.postgres" images build --build-arg BASE=localho
     -f "$project/deploy/Containerfile.postgres" -t pgassay-postgres "$dist"
 
 mkdir "$work/shared"
-cp "$project/crates/inspect/tests/fixtures/a64-gcc-outline.so" "$work/shared/"
+cp "$project/crates/foundation/inspect/tests/fixtures/a64-gcc-outline.so" "$work/shared/"
 small=$(images from pgassay)
 in_small() { images run -v "$work/shared:/work" "$small" -- /usr/bin/pgassay "$@"; }
 step "pgassay: --version" in_small --version

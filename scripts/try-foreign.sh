@@ -75,8 +75,8 @@ mkdir -p "$root/var/lib/dpkg"/{info,updates}
 : >"$root/var/lib/dpkg/status"
 echo "$debian" >"$root/var/lib/dpkg/arch"
 step deb-installs dpkg --root="$root" --force-architecture --force-depends --log=/dev/null -i "$dist"/pgassay_*_"$debian".deb
-cp -R "$project/crates/inspect/tests/fixtures" "$root/srv/fixtures"
-cp -R "$project/crates/analysis/tests/check/recorded" "$root/srv/facts"
+cp -R "$project/crates/foundation/inspect/tests/fixtures" "$root/srv/fixtures"
+cp -R "$project/crates/results/analysis/tests/check/recorded" "$root/srv/facts"
 cp "$foreign/$suite-$debian/archives/postgresql-${major}_"*.deb "$root/srv/postgresql.deb"
 chmod -R a+rX "$root/srv"
 

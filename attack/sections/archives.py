@@ -94,7 +94,7 @@ def nested(body, depth, wrap):
 
 def bombs(section):
     """name -> bytes, made when asked for."""
-    elf = (PROJECT / "crates/inspect/tests/fixtures/a64-gcc-outline.so").read_bytes()
+    elf = (PROJECT / "crates/foundation/inspect/tests/fixtures/a64-gcc-outline.so").read_bytes()
     stored = lambda body, n: zip_of([(f"{n}.zip", body)], zipfile.ZIP_STORED)
     big = os.urandom(1 << 20) * 24
     def one(name, size):
@@ -152,7 +152,7 @@ def run(section):
         path.write_bytes(make())
         section.try_("inspect", "--json", path, peak_mib=MEMORY, timeout=90, keep=[path])
         path.unlink()
-    elf = (PROJECT / "crates/inspect/tests/fixtures/a64-gcc-outline.so").read_bytes()
+    elf = (PROJECT / "crates/foundation/inspect/tests/fixtures/a64-gcc-outline.so").read_bytes()
     for count in (100_001, 5_000_000, 160_000_000):
         path = work / f"sections-{count}"
         many_sections(elf, path, count)

@@ -14,8 +14,8 @@ WAYS = ((), ("--json",), ("--markdown",), ("--json", "--addresses"), ("--require
 
 def run(section):
     rng, lab = section.random, section.lab
-    fixtures = sorted((PROJECT / "crates/inspect/tests/fixtures").glob("*.so")) + sorted(
-        (PROJECT / "crates/inspect/tests/fixtures").glob("*.debug"))
+    fixtures = sorted((PROJECT / "crates/foundation/inspect/tests/fixtures").glob("*.so")) + sorted(
+        (PROJECT / "crates/foundation/inspect/tests/fixtures").glob("*.debug"))
     originals = [path.read_bytes() for path in fixtures]
     large = [(lab.bin / "postgres").read_bytes(), open(shutil.which("true"), "rb").read()]
     file, other = section.work / "postgres", section.work / "other"

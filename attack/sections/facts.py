@@ -11,8 +11,8 @@ def run(section):
         facts = work / "good.json"
         section.try_("collect", server.target(), "--output", facts, timeout=60)
     originals = [facts.read_bytes()]
-    originals += [p.read_bytes() for p in sorted((PROJECT / "crates/analysis/tests/check/recorded").glob("*.json"))]
-    profiles = [p.read_bytes() for p in sorted((PROJECT / "crates/analysis/tests/profiles").glob("*.txt"))]
+    originals += [p.read_bytes() for p in sorted((PROJECT / "crates/results/analysis/tests/check/recorded").glob("*.json"))]
+    profiles = [p.read_bytes() for p in sorted((PROJECT / "crates/results/analysis/tests/profiles").glob("*.txt"))]
     profiles.append(b"postgres 1 1.0: 10 cycles:\n\tffff LWLockAcquire+0x10 (/usr/bin/postgres)\n\tffff main+0x1 (/usr/bin/postgres)\n\n"
                     * 40)
     profiles.append(b"postgres;main;LWLockAcquire 40\npostgres;main;s_lock 7\n" * 20)

@@ -2,7 +2,7 @@
 # Reduces a guest's run to a small fixture for the tests: the host's facts, the devices
 # under the data, the plan, and two cold executions of the most informative methods.
 #
-#	labs/page-size/fixture.sh RUN-DIRECTORY >crates/analysis/tests/kernels/NAME.json
+#	labs/page-size/fixture.sh RUN-DIRECTORY >crates/results/analysis/tests/kernels/NAME.json
 set -euo pipefail
 run=${1:?usage: fixture.sh RUN-DIRECTORY}
 jq -c --slurpfile plan "$run/facts/scattered-read.json" --slurpfile host "$run/facts/host.json" \

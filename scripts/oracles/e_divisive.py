@@ -1,7 +1,7 @@
 """Oracle values for change points by MongoDB's signal-processing-algorithms.
 
     pip install signal-processing-algorithms
-    python scripts/oracles/e_divisive.py > crates/stats/src/oracles/e_divisive.tsv
+    python scripts/oracles/e_divisive.py > crates/results/stats/src/oracles/e_divisive.tsv
 
 One row a case: the series, the change points found (0-based index of the first
 value of the new level), and the statistic of every first split.

@@ -1,6 +1,6 @@
 # Oracle values for the pooled signed-rank test, by listing all sign flips.
 #
-#   Rscript scripts/oracles/pooled.R > crates/stats/src/oracles/pooled.tsv
+#   Rscript scripts/oracles/pooled.R > crates/results/stats/src/oracles/pooled.tsv
 #
 # One row a case: the runs' values ("/" between), the runs' noise, p, estimate, the
 # intervals at 95 and 90 %. A run of n values with noise s weighs 1/((n + 1) s), here

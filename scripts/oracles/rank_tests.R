@@ -1,6 +1,6 @@
 # Oracle values for the rank statistics, by R's own implementation.
 #
-#   Rscript scripts/oracles/rank_tests.R > crates/stats/src/oracles/rank_tests.tsv
+#   Rscript scripts/oracles/rank_tests.R > crates/results/stats/src/oracles/rank_tests.tsv
 #
 # One row a case: what, the values (two samples for Mann-Whitney, "/" between),
 # p, estimate, and the intervals at 95 and 90 %. wilcox.test computes them exactly

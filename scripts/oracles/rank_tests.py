@@ -1,7 +1,7 @@
 """Oracle values for the signed-rank and Mann-Whitney p-values by SciPy, and the
 Hodges-Lehmann estimate and interval by forming all Walsh averages with NumPy.
 
-    python scripts/oracles/rank_tests.py > crates/stats/src/oracles/rank_tests_scipy.tsv
+    python scripts/oracles/rank_tests.py > crates/results/stats/src/oracles/rank_tests_scipy.tsv
 
 A second opinion beside R: larger samples (SciPy's exact distribution goes
 further) and one-sided extremes. Columns as in rank_tests.tsv.

@@ -1,6 +1,6 @@
 # Oracle values for the scaling law, by R's nls.
 #
-#   Rscript scripts/oracles/scaling.R > crates/stats/src/oracles/scaling.tsv
+#   Rscript scripts/oracles/scaling.R > crates/results/stats/src/oracles/scaling.tsv
 #
 # The data of specsdm91 and raytracer are those published with the law (N. Gunther,
 # Guerrilla Capacity Planning; the R package usl); their published coefficients

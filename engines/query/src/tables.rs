@@ -13,7 +13,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::prelude::SessionContext;
 use url::Url;
 
-/// The tables that `pgassay export` writes; crates/records describes them.
+/// The tables that `pgassay export` writes; crates/results/records describes them.
 pub(crate) const TABLES: [&str; 12] = [
     "runs", "servers", "settings", "points", "trials", "metrics", "pairs", "findings", "hosts", "audits", "traits", "lines",
 ];

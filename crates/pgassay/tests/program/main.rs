@@ -54,7 +54,7 @@ mod own_reads;
 mod own_traffic;
 mod own_workload;
 mod pause;
-#[path = "../../../pgwire/tests/support/mod.rs"]
+#[path = "../../../foundation/pgwire/tests/support/mod.rs"]
 mod pg_support;
 mod pgbench_command;
 mod pgbench_words;
@@ -70,7 +70,7 @@ mod secrets;
 mod serve;
 mod signals;
 mod started;
-#[path = "../../../load/tests/support/mod.rs"]
+#[path = "../../../measurement/load/tests/support/mod.rs"]
 mod support;
 mod watched;
 mod workloads;

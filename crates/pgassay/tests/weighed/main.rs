@@ -4,7 +4,7 @@
 mod behind_statements;
 mod behind_tables;
 mod collected;
-#[path = "../../../pgwire/tests/support/mod.rs"]
+#[path = "../../../foundation/pgwire/tests/support/mod.rs"]
 mod pg_support;
 mod plan_causes;
 mod plan_shapes;

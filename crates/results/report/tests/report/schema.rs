@@ -9,7 +9,7 @@ use pgassay_analysis::Analysis;
 use serde_json::Value;
 
 fn schema() -> Value {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/analysis-1.json");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/schema/analysis-1.json");
     let text = fs::read_to_string(path).expect("the schema is in docs/schema");
     serde_json::from_str(&text).expect("the schema is JSON")
 }

@@ -6,7 +6,7 @@ mod bad_peer;
 mod encrypted;
 mod many;
 mod pauses;
-#[path = "../../../pgwire/tests/support/mod.rs"]
+#[path = "../../../../foundation/pgwire/tests/support/mod.rs"]
 mod pg_support;
 mod real;
 mod replay;

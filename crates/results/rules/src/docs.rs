@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::{ENTRIES, Entry, Family, Need, audited, major, seen_by};
 
 /// Where the pages are, seen from docs/.
-const PAGES: &str = "../crates/rules/src/catalogue";
+const PAGES: &str = "../crates/results/rules/src/catalogue";
 
 /// What is known of an entry, in markdown.
 pub fn page(entry: &Entry) -> String {
