@@ -39,7 +39,6 @@ mod live;
 mod merged;
 mod meta;
 mod options;
-mod outbox;
 mod peer;
 mod recorded;
 mod replay;

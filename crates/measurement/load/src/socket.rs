@@ -6,9 +6,11 @@ use pgassay_sys::streams::LONGEST;
 use rustix::event::epoll;
 use rustix::net::Shutdown;
 
-use super::outbox::LONGEST_GATHERED;
 use super::wire::{Fed, WireError};
 use super::worker::Worker;
+
+/// A longer message goes by itself: copying it, and having others wait for it, costs more than a call.
+const LONGEST_GATHERED: usize = 4096;
 
 impl Worker<'_> {
     /// Adds a client's socket to epoll.

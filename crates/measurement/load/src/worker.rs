@@ -8,6 +8,8 @@
 //! ring altogether (`streams`), one call a round does it all. Without a ring, a thread with a single client over
 //! a plain socket needs no epoll either and blocks in recv.
 
+mod outbox;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
@@ -21,11 +23,11 @@ use rustix::fd::OwnedFd;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::time::{ClockId, clock_gettime};
 
+use self::outbox::Outbox;
 use super::client::{Client, Phase, Wait};
 use super::encode::Run;
 use super::live::{Handed, Live};
 use super::options::{Entry, Event, Journal, Length, Options, Outcome, Serving, SliceSpec};
-use super::outbox::Outbox;
 use super::replay::Replayer;
 use super::result::{CONNECTION, Calls, SliceResult};
 use super::schedule::Starts;

@@ -14,8 +14,8 @@ use pgassay_text::normalise::normalise;
 use pgassay_text::quote::quote_literal;
 use serde_json::Value;
 
-use super::plans::{PLANNED, begins_with};
 use super::statements::Example;
+use pgassay_text::sql::before_token;
 
 /// A statement as the load may send it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -219,6 +219,19 @@ fn begin_alike(one: &str, other: &str) -> bool {
             .map(|(end, _)| text[..end].to_owned())
     };
     begin(one).is_some_and(|begins| begin(other) == Some(begins))
+}
+
+/// Statements that have a plan.
+pub(super) const PLANNED: &[&str] = &[
+    "SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "WITH", "VALUES", "TABLE",
+];
+
+/// Whether a statement begins with one of these verbs, whatever comments stand before.
+pub(super) fn begins_with(sql: &str, verbs: &[&str]) -> bool {
+    let begin = &sql[before_token(sql)..];
+    let end = begin.find(|c: char| !c.is_ascii_alphabetic());
+    let verb = &begin[..end.unwrap_or(begin.len())];
+    verbs.iter().any(|known| verb.eq_ignore_ascii_case(known))
 }
 
 /// An execution: which draw, what EXPLAIN said, and the session in which it was.

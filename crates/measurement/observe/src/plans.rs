@@ -12,7 +12,7 @@ use pgassay_pgwire::{QueryError, Session};
 use serde_json::Value;
 
 use super::catalogues::Catalogues;
-use super::executed::{Executed, Inner, inner};
+use super::executed::{Executed, Inner, PLANNED, begins_with, inner};
 use super::explained::{OUTPUT, clean, drop_outputs, is_generic, node};
 use super::logged::Longest;
 use super::own_role::may_plan;
@@ -20,16 +20,11 @@ use super::relations::{TABLES, relations};
 use super::statements::Example;
 use super::what_if;
 use pgassay_text::quote::quote_literal;
-use pgassay_text::sql::before_token;
 
 /// Nodes of which what a select list shows is kept.
 const SHOWING: &[&str] = &["Aggregate", "WindowAgg"];
 /// What is asked about.
 const FUNCTIONS: &str = "functions of its plan";
-/// Statements that have a plan.
-pub(super) const PLANNED: &[&str] = &[
-    "SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "WITH", "VALUES", "TABLE",
-];
 /// The plan of a statement, or why there is none. `executed` is what came of executing it, where a load of ours sends
 /// it. What could not be observed is added to `not_observed`, with the reason.
 pub fn ask(
@@ -122,14 +117,6 @@ fn begin(session: &mut Session, further: &str) -> Result<(), QueryError> {
         "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog; SET LOCAL statement_timeout = 2000; \
          SET LOCAL lock_timeout = 200{further}"
     ))
-}
-
-/// Whether a statement begins with one of these verbs, whatever comments stand before.
-pub(super) fn begins_with(sql: &str, verbs: &[&str]) -> bool {
-    let begin = &sql[before_token(sql)..];
-    let end = begin.find(|c: char| !c.is_ascii_alphabetic());
-    let verb = &begin[..end.unwrap_or(begin.len())];
-    verbs.iter().any(|known| verb.eq_ignore_ascii_case(known))
 }
 
 /// Adds what ran within the functions and triggers of a statement.

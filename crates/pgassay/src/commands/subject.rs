@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use pgassay_engine::agents::Outside;
 use pgassay_engine::workload::guest::{self, Admission};
-use pgassay_engine::workload::pgbench_tables::Made;
+use pgassay_engine::workload::schema::Made;
 use pgassay_engine::workload::{self, elsewhere, setup};
 use pgassay_model::Failure;
 use pgassay_model::reading::Reading;

@@ -12,7 +12,7 @@ use pgassay_engine::drivers::ceiling::Ceiling;
 use pgassay_engine::drivers::wire::{Wire, WireArm};
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::{self, Ended, Schedule};
-use pgassay_engine::workload::pgbench_tables::Made;
+use pgassay_engine::workload::schema::Made;
 use pgassay_engine::workload::sessions::Recordings;
 use pgassay_engine::workload::{self, setup};
 use pgassay_model::Plan;

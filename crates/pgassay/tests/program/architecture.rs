@@ -24,24 +24,7 @@ const ACROSS: &[(&str, &str)] = &[
 
 /// Cycles that are still there: the module that holds them, and those that take part. What is no longer one fails, too.
 const CYCLES: &[(&str, &[&str])] = &[
-    ("analysis::compare", &["statement_cpu", "statements"]),
-    (
-        "analysis::fleet",
-        &["gathering", "groups", "kinds", "measured"],
-    ),
-    ("analysis::fleet", &["host", "traits"]),
-    ("analysis::scattered", &["amplification", "warnings"]),
-    ("analysis::search", &["choose", "levels", "range"]),
     ("engine::agents", &["fleet", "several"]),
-    (
-        "engine::workload",
-        &["order_entry", "pgbench_tables", "setup"],
-    ),
-    ("engine::workload::inserver", &["calls", "knobs"]),
-    ("lines::names", &["sessions", "survey"]),
-    ("load", &["outbox", "worker"]),
-    ("observe", &["executed", "plans", "what_if"]),
-    ("observe::host", &["directories", "storage"]),
     (
         "pgassay::cli",
         &[
@@ -94,7 +77,6 @@ const CYCLES: &[(&str, &[&str])] = &[
     ),
     ("pgassay::commands::bytes", &["own", "scattered_read"]),
     ("pgassay::commands::far", &["page", "words"]),
-    ("pgassay::commands::query", &["duckdb", "engine"]),
     (
         "pgassay::commands::workload",
         &["from_statements", "synthetic", "tables"],
@@ -103,7 +85,6 @@ const CYCLES: &[(&str, &[&str])] = &[
         "pgwire",
         &["cancel", "connect", "copy", "session", "startup", "tls"],
     ),
-    ("report::html", &["chart", "scale", "svg"]),
     (
         "report::sections",
         &[
@@ -118,20 +99,7 @@ const CYCLES: &[(&str, &[&str])] = &[
             "trials",
         ],
     ),
-    (
-        "rules",
-        &["counterpart", "entry", "finding", "origin", "subjects"],
-    ),
-    (
-        "rules::detect",
-        &["blockers", "commits", "run", "waiting", "waits"],
-    ),
-    (
-        "rules::detect",
-        &["ctes", "products", "shapes", "visibility", "whole"],
-    ),
     ("statements::log", &["prefix", "stderr"]),
-    ("stats", &["blocks", "launches", "noise_floor", "paired"]),
 ];
 
 fn crates() -> PathBuf {

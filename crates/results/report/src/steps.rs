@@ -1,7 +1,7 @@
 //! Reports of a search for the commit, and of what each patch of a series brings.
 
 use pgassay_analysis::search::Outcome;
-use pgassay_analysis::search::range::{Cause, Interval, Stretch};
+use pgassay_analysis::search::conclusion::{Cause, Interval, Stretch};
 use pgassay_analysis::search::steps::{Measure, Searched, Step, Traced};
 
 use super::Report;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::entry::{Compared, Entry};
-use super::finding::Step;
+use super::step::Step;
 use super::{major, origin};
 
 /// B of a comparison that measures a finding.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::finding::Severity;
+use super::severity::Severity;
 
 /// A bottleneck: a page of `catalogue/`, as `build.rs` reads it.
 #[derive(Debug, PartialEq, Eq)]

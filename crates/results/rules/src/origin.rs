@@ -3,7 +3,7 @@
 //! switched off (PostgreSQL manual, "Setting Parameters" and `allow_alter_system`). What a remedy
 //! says is fitted here to what the server reported, for all entries of the catalogue.
 
-use super::finding::{Step, StepKind};
+use super::step::{Step, StepKind};
 use pgassay_evidence::server::SettingsOf;
 
 const ALTER_SYSTEM: &str = "ALTER SYSTEM ";

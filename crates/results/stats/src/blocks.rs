@@ -10,9 +10,10 @@ use pgassay_model::warning::Warning;
 use super::caveat::Caveat;
 use super::estimate::{FEWEST, LEVEL, is_autocorrelated};
 use super::launches::include_t_interval;
+use super::noise_floor::NoiseFloor;
 use super::order::{Walsh, sorted_finite};
-use super::paired::{Comparison, EQUIVALENCE_LEVEL, Unit, compare_logs, log_ratios};
-use super::verdict::{Rule, StatsError, Verdict};
+use super::paired::{Comparison, EQUIVALENCE_LEVEL, Unit, compare, compare_logs, log_ratios};
+use super::verdict::{DEFAULT_DELTA, Direction, Rule, StatsError, Verdict};
 
 /// The blocks whose t interval is included where no autocorrelation is seen.
 const BLOCKS: usize = 8;
@@ -70,6 +71,23 @@ pub fn compare_in_order(pairs: &[(f64, f64)], rule: Rule) -> Result<Comparison, 
 
 fn centre(block: &[f64]) -> f64 {
     Walsh(&sorted_finite(block).0).median()
+}
+
+impl NoiseFloor {
+    /// From pairs in which both arms are the same, in the order in which they were measured. Two or
+    /// more pairs give a figure; its warnings say what it is worth.
+    pub fn from_pairs(pairs: &[(f64, f64)]) -> Result<Self, StatsError> {
+        let rule = Rule::new(DEFAULT_DELTA, Direction::HigherIsBetter)?;
+        let spread = compare(pairs, rule)?.spread;
+        let same = compare_in_order(pairs, rule)?;
+        let reach = same.ratio.low.ln().abs().max(same.ratio.high.ln().abs());
+        Ok(Self {
+            pairs: same.pairs,
+            pair_spread: spread.ok_or(StatsError::NoPairs)?,
+            floor: reach.exp_m1(),
+            ratio: same.ratio,
+        })
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,6 @@
 //! What identical arms show: the differences that this machine makes by itself.
 
-use super::blocks::compare_in_order;
 use super::estimate::Estimate;
-use super::paired::compare;
-use super::verdict::{DEFAULT_DELTA, Direction, Rule, StatsError};
 use serde::{Deserialize, Serialize};
 
 /// The noise floor from pairs of one and the same arm.
@@ -22,21 +19,6 @@ pub struct NoiseFloor {
 }
 
 impl NoiseFloor {
-    /// From pairs in which both arms are the same, in the order in which they were measured. Two or
-    /// more pairs give a figure; its warnings say what it is worth.
-    pub fn from_pairs(pairs: &[(f64, f64)]) -> Result<Self, StatsError> {
-        let rule = Rule::new(DEFAULT_DELTA, Direction::HigherIsBetter)?;
-        let spread = compare(pairs, rule)?.spread;
-        let same = compare_in_order(pairs, rule)?;
-        let reach = same.ratio.low.ln().abs().max(same.ratio.high.ln().abs());
-        Ok(Self {
-            pairs: same.pairs,
-            pair_spread: spread.ok_or(StatsError::NoPairs)?,
-            floor: reach.exp_m1(),
-            ratio: same.ratio,
-        })
-    }
-
     /// Whether the identical arms were told apart at 95 %.
     pub fn shifted(&self) -> bool {
         self.ratio.n >= super::FEWEST && !self.ratio.holds(1.0)

@@ -23,7 +23,7 @@ use pgassay_sys::tally::Instructions;
 use super::callgrind::Profile;
 use super::emulator::{self, Emulator, Through};
 use super::gate::Gate;
-use crate::workload::pgbench_tables::SCHEMA;
+use crate::workload::schema::SCHEMA;
 use crate::workload::{self, setup};
 
 /// valgrind runs a server some fifty times slower.

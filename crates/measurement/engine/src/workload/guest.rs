@@ -9,7 +9,7 @@ use pgassay_model::server::STANDBY_ABSENT;
 use pgassay_model::workload::WorkloadPlan;
 use pgassay_pgwire::Session;
 
-use super::pgbench_tables::SCHEMA;
+use super::schema::SCHEMA;
 use super::setup;
 
 /// What the server allows.

@@ -15,6 +15,7 @@ pub mod pgbench_ddl;
 pub mod pgbench_tables;
 pub mod pgio;
 pub mod scattered_read;
+pub mod schema;
 pub mod sessions;
 pub mod setup;
 

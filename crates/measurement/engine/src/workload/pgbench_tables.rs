@@ -14,10 +14,7 @@ use pgassay_sys::stop::Stop;
 use super::bulk::{self, Filling};
 use super::parallel::{self, Loaded};
 use super::pgbench_ddl::{Ddl, KEYS};
-use super::setup::note;
-
-/// The schema that everything of pgassay lies in.
-pub const SCHEMA: &str = "pgassay";
+use super::schema::{SCHEMA, note};
 
 /// Bytes of heap and index for each unit of scale: 1,640 blocks of accounts and
 /// 276 of their index, seen on PostgreSQL 15 with blocks of 8 KiB.
@@ -25,52 +22,6 @@ pub const BYTES_PER_SCALE: u64 = (1640 + 276) * 8192;
 
 /// Rows sent in one piece.
 const BATCH: u64 = 2_000;
-
-/// What was made, by OID: only this is removed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Made {
-    /// OID of the schema.
-    pub schema: u32,
-    /// OIDs of the tables.
-    pub tables: Vec<u32>,
-    /// OIDs of functions and procedures.
-    pub routines: Vec<u32>,
-}
-
-impl Made {
-    /// As it is written into the schema's comment, for a later run to find.
-    pub fn comment(&self) -> String {
-        let list = |oids: &[u32]| {
-            let oids: Vec<String> = oids.iter().map(u32::to_string).collect();
-            oids.join(" ")
-        };
-        let tables = list(&self.tables);
-        let routines = match self.routines.as_slice() {
-            [] => String::new(),
-            some => format!("; routines {}", list(some)),
-        };
-        format!(
-            "made by pgassay; schema {}; tables {tables}{routines}",
-            self.schema
-        )
-    }
-
-    /// Reads the comment back; none where somebody else wrote it.
-    pub fn from_comment(comment: &str) -> Option<Self> {
-        let rest = comment.strip_prefix("made by pgassay; schema ")?;
-        let (schema, rest) = rest.split_once("; tables ")?;
-        let (tables, routines) = rest.split_once("; routines ").unwrap_or((rest, ""));
-        let list = |oids: &str| -> Option<Vec<u32>> {
-            let oids: Result<Vec<u32>, _> = oids.split_ascii_whitespace().map(str::parse).collect();
-            oids.ok()
-        };
-        Some(Self {
-            schema: schema.parse().ok()?,
-            tables: list(tables)?,
-            routines: list(routines)?,
-        })
-    }
-}
 
 /// Makes and fills the tables in our schema; `progress` is told the share done, 0 to 1.
 ///
@@ -170,32 +121,4 @@ fn copy(
         bail!("{table} has {filled} rows after filling, not {rows}");
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Made;
-
-    #[test]
-    fn the_comment_says_what_to_remove() {
-        let made = Made {
-            schema: 16384,
-            tables: vec![16385, 16388],
-            routines: vec![],
-        };
-        assert_eq!(
-            made.comment(),
-            "made by pgassay; schema 16384; tables 16385 16388"
-        );
-        assert_eq!(Made::from_comment(&made.comment()), Some(made.clone()));
-        let with_routines = Made {
-            routines: vec![16400, 16401],
-            ..made
-        };
-        let read = Made::from_comment(&with_routines.comment());
-        assert_eq!(read, Some(with_routines));
-        for foreign in ["", "my schema", "made by pgassay; schema x; tables 1"] {
-            assert_eq!(Made::from_comment(foreign), None);
-        }
-    }
 }

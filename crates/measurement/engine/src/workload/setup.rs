@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use pgassay_model::workload::{DataSet, WorkloadPlan};
 use pgassay_model::{Failure, FailureKind};
-use pgassay_pgwire::{ConnectError, Connector, Conninfo, QueryError, ResultSet, Session};
+use pgassay_pgwire::{ConnectError, Connector, Conninfo, QueryError, Session};
 use pgassay_sys::stop::Stop;
 
 use super::order_entry;
-use super::pgbench_tables::{self, Made, SCHEMA};
+use super::pgbench_tables;
+use super::schema::{Made, SCHEMA, note};
 
 /// What is said where the connection broke.
 const GONE: &str = "the server went away while the tables were made";
@@ -331,15 +332,6 @@ pub fn foreign_triggers(
     ))?)
 }
 
-/// Writes into the schema's comment what lies in it, so that a later run can remove what a killed
-/// one left; to be called in the transaction that made it.
-pub(super) fn note(session: &mut Session) -> anyhow::Result<Made> {
-    let made = look(session)?;
-    let comment = made.comment();
-    session.execute(&format!("COMMENT ON SCHEMA {SCHEMA} IS '{comment}'"))?;
-    Ok(made)
-}
-
 /// Brings a launched server into the state in which every trial of a writing workload begins.
 ///
 /// # Errors
@@ -423,36 +415,6 @@ pub fn broken_conditions(
     let broken = broken?;
     ended?;
     Ok(broken)
-}
-
-/// What lies in our schema, by OID.
-fn look(session: &mut Session) -> anyhow::Result<Made> {
-    let oid = |text: Option<&str>| {
-        text.and_then(|t| t.parse().ok())
-            .context("an OID is missing")
-    };
-    let schema = session.catalog_rows(&format!(
-        "SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = '{SCHEMA}'"
-    ))?;
-    let tables = session.catalog_rows(&format!(
-        "SELECT c.oid FROM pg_catalog.pg_class c \
-         JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
-         WHERE n.nspname = '{SCHEMA}' AND c.relkind IN ('r', 'p') ORDER BY c.oid"
-    ))?;
-    let routines = session.catalog_rows(&format!(
-        "SELECT p.oid FROM pg_catalog.pg_proc p \
-         JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace \
-         WHERE n.nspname = '{SCHEMA}' ORDER BY p.oid"
-    ))?;
-    let oids = |found: &ResultSet| -> anyhow::Result<Vec<u32>> {
-        let first = |row: &Vec<Option<String>>| oid(row.first().and_then(Option::as_deref));
-        found.rows.iter().map(first).collect()
-    };
-    Ok(Made {
-        schema: oid(schema.first("oid"))?,
-        tables: oids(&tables)?,
-        routines: oids(&routines)?,
-    })
 }
 
 /// The names of the tables in our schema that hold rows.

@@ -2,10 +2,9 @@
 
 use std::rc::Rc;
 
-use super::layout::Layout;
 use super::memory::Memory;
 use super::region::{Region, Shape};
-use super::survey::Survey;
+use super::survey::{Status, Survey};
 
 /// The lists of locks in PGPROC (NUM_LOCK_PARTITIONS), each a pair of pointers.
 const LISTS: u64 = 16;
@@ -14,15 +13,6 @@ const LIST: u64 = 16;
 const SEARCHED: u64 = 1 << 16;
 /// Entries of the status array beside those of MaxBackends: auxiliary processes.
 const AUXILIARY: u64 = 64;
-
-/// The session's entry in the array of statuses.
-#[derive(Debug, Clone)]
-pub(super) struct Status {
-    stride: u64,
-    own: u64,
-    entries: u64,
-    layout: Option<Rc<Layout>>,
-}
 
 impl Survey<'_> {
     /// Finds the session's entry among the statuses, each of which begins with a count of changes and the

@@ -8,7 +8,15 @@ use super::layout::{Layout, Layouts};
 use super::memory::Memory;
 use super::region::{BUFFERS, Inner, LOCK, Region, Shape};
 use super::relations::Relations;
-use super::sessions::Status;
+
+/// The session's entry in the array of statuses.
+#[derive(Debug, Clone)]
+pub(super) struct Status {
+    pub(super) stride: u64,
+    pub(super) own: u64,
+    pub(super) entries: u64,
+    pub(super) layout: Option<Rc<Layout>>,
+}
 
 /// What is known of the session that is recorded.
 #[derive(Debug, Clone, Default)]

@@ -6,15 +6,12 @@
 
 use super::expr::{Expr, Func, Op};
 use super::token::{Spanned, Token, Tokens};
-use super::value::Value;
+use super::value::{MAX_ARGUMENTS, Value};
 use super::{Mistake, Symbols};
 
 /// How deep parentheses, CASE and prefixes may nest. pgbench's own parser gives up at 10,000
 /// symbols; nobody writes 200.
 const MAX_DEPTH: u32 = 200;
-/// How many arguments pgbench's evaluator takes.
-pub(super) const MAX_ARGUMENTS: usize = 16;
-
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 enum Level {
     Or = 1,

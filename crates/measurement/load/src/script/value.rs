@@ -9,6 +9,9 @@ use std::fmt;
 use bytes::BufMut;
 use thiserror::Error;
 
+/// How many arguments pgbench's evaluator takes.
+pub(super) const MAX_ARGUMENTS: usize = 16;
+
 /// A value of an expression.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
@@ -54,10 +57,7 @@ pub enum EvalError {
         text: String,
     },
     /// A function with more arguments than can be evaluated.
-    #[error(
-        "too many function arguments, maximum is {}",
-        super::parser::MAX_ARGUMENTS
-    )]
+    #[error("too many function arguments, maximum is {}", MAX_ARGUMENTS)]
     TooManyArguments,
     /// A parameter outside of what the function takes.
     #[error("{0}")]

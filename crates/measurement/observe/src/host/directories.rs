@@ -8,8 +8,8 @@ use pgassay_model::storage::{Directory, Holds};
 use rustix::fs::{IFlags, ioctl_getflags, statvfs};
 use rustix::io::Errno;
 
+use super::mount::Mount;
 use super::place::{mount_line, unescaped};
-use super::storage::Mount;
 
 /// Attributes that bear on how files are written, by their letters (chattr(1)).
 const LETTERS: &[(IFlags, char)] = &[

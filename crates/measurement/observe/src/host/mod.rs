@@ -15,6 +15,7 @@ mod counters;
 mod cpus;
 mod directories;
 mod identity;
+mod mount;
 mod place;
 mod reader;
 mod storage;

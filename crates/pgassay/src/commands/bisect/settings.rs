@@ -4,10 +4,10 @@ use pgassay_analysis::number::counted;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use pgassay_analysis::search::conclusion::nothing;
 use pgassay_analysis::search::differences::{Set, SetBlock};
 use pgassay_analysis::search::document::{Bisected, DifferenceKind, Refused, SCHEMA};
 use pgassay_analysis::search::noise::{self, Block};
-use pgassay_analysis::search::range::nothing;
 use pgassay_analysis::search::{Range, forecast};
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::Ended;

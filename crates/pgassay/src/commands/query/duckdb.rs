@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::engine::Question;
 use super::lines::Refused;
+use super::question::Question;
 
 /// The script.
 const SCRIPT: &str = include_str!("ask_duckdb.py");

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use pgassay_model::Failure;
-use pgassay_sys::private::Directory;
 use pgassay_sys::stop::Stop;
 use pgassay_sys::{bound, programs};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process_group, prlimit};
 
 use super::duckdb;
 use super::lines::{Answer, Piece, Refused};
+use super::question::Question;
 use crate::cli::query::EngineName;
 
 /// The program that answers by DataFusion.
@@ -31,18 +31,6 @@ const LOOKS: Duration = Duration::from_millis(100);
 const WAITING: usize = 64;
 /// Memory for each thread of an engine, so that their stacks fit beside it.
 const OF_THREAD: u64 = 64 << 20;
-
-/// A question.
-pub(super) struct Question {
-    pub sql: String,
-    /// Tables that it may name.
-    pub tables: Vec<&'static str>,
-    pub dir: PathBuf,
-    /// Bytes that the engine may take.
-    pub memory: u64,
-    /// For what does not fit into them; it goes with the question.
-    pub spill: Directory,
-}
 
 /// An engine that is there.
 pub(super) enum Engine {

@@ -7,6 +7,7 @@
 mod duckdb;
 mod engine;
 mod lines;
+mod question;
 mod shown;
 mod statement;
 
@@ -25,7 +26,8 @@ use super::export;
 use crate::cli::query::QueryArgs;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
-use engine::{Engine, Question};
+use engine::Engine;
+use question::Question;
 use shown::Shown;
 
 /// No question in SQL is longer.

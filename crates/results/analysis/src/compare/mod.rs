@@ -10,7 +10,6 @@ pub mod recorded;
 mod beyond;
 mod pairs;
 mod plans;
-mod statement_cpu;
 mod statements;
 mod words;
 
@@ -70,7 +69,7 @@ pub fn conclude(run: &RecordedRun) -> Option<Compare> {
                 a: summarize_positive(&a),
                 b: summarize_positive(&b),
                 forecast,
-                statements_cpu: statement_cpu::held(run, comparison, (arm, point), &statements),
+                statements_cpu: statements::held(run, comparison, (arm, point), &statements),
                 statements,
                 pairs,
                 noise,

@@ -1,5 +1,9 @@
 //! A verdict for each statement of the workload: its latency in the same pairs, and its plan.
 
+mod cpu;
+
+pub(super) use cpu::held;
+
 use hdrhistogram::Histogram;
 use pgassay_model::comparison::{ComparisonPlan, Phase};
 use pgassay_model::record::RecordedRun;
@@ -7,7 +11,7 @@ use pgassay_model::trial::{StatementRecord, Trial};
 use pgassay_model::warning::Warning;
 
 use super::model::{PointResult, StatementPlan, StatementResult};
-use super::{pairs, plans, statement_cpu};
+use super::{pairs, plans};
 use crate::stats::family::judge_family;
 use crate::stats::verdict::Direction;
 use crate::stats::{
@@ -101,8 +105,8 @@ pub(super) fn of_pairs(
                 continue;
             }
             let of_statement = || planned.iter().filter(|pair| pair.place == Some(place));
-            let parallel = statement_cpu::parallel(of_statement());
-            let cpu = statement_cpu::of_statement(comparison, (&trials, &noise), place, parallel);
+            let parallel = cpu::parallel(of_statement());
+            let cpu = cpu::of_statement(comparison, (&trials, &noise), place, parallel);
             // With some values only they may run it otherwise.
             let plan = of_statement().find(|pair| pair.changed());
             let plan = plan.or_else(|| of_statement().next());

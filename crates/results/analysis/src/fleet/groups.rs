@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::document::{Group, Grouping};
-use super::gathering::{Member, Words};
+use super::member::{Member, Words};
 use crate::bottlenecks::Severity;
 
 /// By what hosts are grouped; each is a trait but the first.

@@ -8,7 +8,7 @@ use pgassay_model::record::RecordedRun;
 use pgassay_model::server::Origin;
 use serde::{Deserialize, Serialize};
 
-use super::traits::traits;
+use super::traits::{cut, traits};
 use crate::analysis::Analysis;
 use crate::bottlenecks::{self, FactView, Finding, Severity, Step, StepKind};
 use crate::check::{self, CheckReport, Outcome};
@@ -16,9 +16,6 @@ use crate::host::IDENTITY;
 use crate::number;
 use crate::stats::Estimate;
 use crate::summary::Summary;
-
-/// Characters of a text that are kept.
-const LONGEST: usize = 240;
 
 /// One collection: a server and its host, or a host alone.
 #[derive(Debug, Clone, PartialEq)]
@@ -391,17 +388,4 @@ fn kind(facts: &Facts, seen: &FactView) -> KindKey {
         postgres: seen.version().ok().map(bottlenecks::major),
         role,
     }
-}
-
-/// As much of a text as is kept of a host; two long ones that differ stay different.
-pub fn cut(text: &str) -> String {
-    let kept = pgassay_text::cut(text, LONGEST);
-    if kept == text {
-        return kept;
-    }
-    // FNV-1a: nothing rests on it but that equal texts stay equal.
-    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    format!("{kept} (#{:08x})", hash as u32)
 }

@@ -10,9 +10,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 use super::document::{Divided, Kind, OddTrait, Share};
-use super::gathering::{Member, Words};
 use super::host::KindKey;
 use super::measured;
+use super::member::{Member, Words};
 use crate::stats::share::at_least;
 
 /// The share of a kind that makes a value usual.

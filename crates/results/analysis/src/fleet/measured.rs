@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::document::OddMeasured;
-use super::gathering::Member;
 use super::host::Measured;
+use super::member::Member;
 use crate::hosts::APART;
 
 /// Fewer hosts have no median from which one is far.

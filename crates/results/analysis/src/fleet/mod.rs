@@ -10,6 +10,7 @@ mod groups;
 mod host;
 mod kinds;
 mod measured;
+mod member;
 mod traits;
 
 #[cfg(test)]
@@ -20,4 +21,5 @@ pub use document::{
     OddTrait, SCHEMA, Share, Superseded,
 };
 pub use gathering::Gathering;
-pub use host::{Found, Host, Identity, KindKey, Measured, Role, Source, Unused, cut};
+pub use host::{Found, Host, Identity, KindKey, Measured, Role, Source, Unused};
+pub use traits::cut;

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use pgassay_model::facts::Facts;
 use pgassay_model::server::Origin;
 
-use super::host::cut;
 use crate::bottlenecks::{FactView, written};
 use crate::host::HostSummary;
 use crate::number;
@@ -244,4 +243,20 @@ fn chosen(text: &str, open: char, close: char) -> Option<String> {
         Some((_, rest)) => Some(rest.split_once(close)?.0.to_owned()),
         None => Some(text.to_owned()),
     }
+}
+
+/// Characters of a text that are kept.
+const LONGEST: usize = 240;
+
+/// As much of a text as is kept of a host; two long ones that differ stay different.
+pub fn cut(text: &str) -> String {
+    let kept = pgassay_text::cut(text, LONGEST);
+    if kept == text {
+        return kept;
+    }
+    // FNV-1a: nothing rests on it but that equal texts stay equal.
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{kept} (#{:08x})", hash as u32)
 }

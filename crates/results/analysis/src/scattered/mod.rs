@@ -8,11 +8,13 @@
 
 mod amplification;
 pub mod bursts;
+mod execution;
 mod headline;
 pub mod remedies;
 mod warnings;
 
-pub use amplification::{Cost, Shares, VariantAnalysis, analyse};
+pub use amplification::{Cost, VariantAnalysis, analyse};
+pub use execution::Shares;
 pub use headline::headline;
 
 use pgassay_model::scattered::ScatteredVariant;

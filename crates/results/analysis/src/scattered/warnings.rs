@@ -4,7 +4,7 @@ use pgassay_model::reading::Reading;
 use pgassay_model::scattered::{ScatteredPlan, ScatteredVariant};
 use pgassay_model::warning::Warning;
 
-use super::amplification::{Execution, is_as_found};
+use super::execution::{Execution, is_as_found};
 use crate::number;
 use crate::stats::Estimate;
 

@@ -10,8 +10,9 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use super::conclusion::{Cause, Conclusion, Interval, Outcome, look};
 use super::noise::{self, Block, Observation, observations};
-use super::range::{Cause, Conclusion, Interval, Outcome, Range, Rules, look};
+use super::range::{Range, Rules};
 
 /// Which differences have B's value.
 pub type Set = BTreeSet<usize>;

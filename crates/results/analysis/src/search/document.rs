@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::conclusion::{Conclusion, Forecast, Interval, Outcome};
 use super::differences::{Set, SetBlock, SetCause, look_at_sets};
-use super::range::{Conclusion, Forecast, Interval, Outcome, Rules};
+use super::range::Rules;
 use crate::metrics::MetricId;
 use crate::stats::Direction;
 

@@ -3,8 +3,9 @@
 
 use rand::RngExt as _;
 
+use super::conclusion::{Conclusion, Forecast, Outcome, forecast, look};
 use super::noise::{Block, observations};
-use super::range::{Conclusion, Forecast, Outcome, Range, Rules, forecast, look};
+use super::range::{Range, Rules};
 use crate::stats::simulate::{Rng, normal, rng};
 
 /// What is planted in a history.

@@ -11,6 +11,7 @@
 //! is a function of what was measured, so that a killed one continues from its record.
 
 mod choose;
+pub mod conclusion;
 pub mod differences;
 pub mod document;
 mod levels;
@@ -21,7 +22,6 @@ mod posterior;
 pub mod range;
 pub mod steps;
 
+pub use conclusion::{Cause, Conclusion, Forecast, Interval, Look, Outcome, forecast, look};
 pub use noise::{Block, Observation, observations};
-pub use range::{
-    Cause, Conclusion, Forecast, Interval, Look, Outcome, Range, Rules, forecast, look,
-};
+pub use range::{Range, Rules};

@@ -8,10 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::conclusion::{Conclusion, Interval, Look, Outcome, Stretch, forecast, look, nothing};
 use super::noise::{self, Block, Observation, observations};
-use super::range::{
-    Conclusion, Interval, Look, Outcome, Range, Rules, Stretch, forecast, look, nothing,
-};
+use super::range::{Range, Rules};
 use crate::counts::{Count, FunctionCount};
 use crate::metrics::MetricId;
 use crate::stats::Direction;

@@ -2,8 +2,8 @@
 
 use maud::{Markup, html};
 
-use super::scale::Placed;
-use super::svg::{Room, Size, r, tick_label};
+use super::scale::{Placed, tick_label};
+use super::svg::{Room, Size, r};
 use super::{caption, text};
 use crate::document::{Axis, Bars, Scale};
 

@@ -5,12 +5,9 @@
 
 use maud::{Markup, html};
 
-use super::svg::{self, Room};
+use super::svg::{self, LOOKS, Room};
 use super::{caption, text};
 use crate::document::{Chart, Series};
-
-/// Markers and colours that the style sheet tells apart; further series begin again.
-pub const LOOKS: usize = 4;
 
 /// The figure with its legend and caption.
 pub fn figure(chart: &Chart, room: &Room) -> Markup {

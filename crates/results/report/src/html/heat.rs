@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 
-use super::scale::Placed;
-use super::svg::{Size, r, tick_label};
+use super::scale::{Placed, tick_label};
+use super::svg::{Size, r};
 use super::{svg, text};
 use crate::document::{Axis, HeatColumn, HeatMap, Scale};
 

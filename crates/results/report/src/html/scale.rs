@@ -1,6 +1,5 @@
 //! From values to places: axes, their ranges and their ticks.
 
-use super::svg::tick_label;
 use crate::document::{Axis, Scale};
 
 /// An axis laid on a stretch of the picture.
@@ -145,6 +144,29 @@ fn by_ratio(low: f64, high: f64, wanted: usize) -> (f64, f64, Vec<f64>) {
         inside(ticks(&[1.0]))
     };
     (start, end, ticks)
+}
+
+/// `20,000` and `−5` as they are; from a million on `1.5 M`.
+pub fn tick_label(value: f64) -> String {
+    if value < 0.0 {
+        return format!("−{}", tick_label(-value));
+    }
+    let grouped = |value: f64| {
+        let places = match value {
+            v if v == 0.0 || v >= 10.0 || v.fract() == 0.0 => 0,
+            v if v >= 1.0 => 1,
+            v => (-v.log10()).ceil().min(6.0) as usize,
+        };
+        let text = format!("{value:.places$}");
+        match value >= 1000.0 {
+            true => crate::number::count(value.round() as u64),
+            false => text,
+        }
+    };
+    match value {
+        v if v >= 1e6 => format!("{} M", grouped(value / 1e6)),
+        _ => grouped(value),
+    }
 }
 
 #[cfg(test)]

@@ -7,10 +7,12 @@
 
 use maud::{Markup, html};
 
-use super::chart::LOOKS;
 use super::scale::Placed;
 use super::text;
 use crate::document::{Chart, Guide, Interval, Series};
+
+/// Markers and colours that the style sheet tells apart; further series begin again.
+pub const LOOKS: usize = 4;
 
 /// The measures of a picture in its own units, which are CSS pixels at full size.
 pub struct Size {
@@ -423,27 +425,4 @@ fn path(points: &[(f64, f64)]) -> String {
 /// A place in tenths of a pixel: finer than that nobody sees.
 pub(super) fn r(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
-}
-
-/// `20,000` and `−5` as they are; from a million on `1.5 M`.
-pub fn tick_label(value: f64) -> String {
-    if value < 0.0 {
-        return format!("−{}", tick_label(-value));
-    }
-    let grouped = |value: f64| {
-        let places = match value {
-            v if v == 0.0 || v >= 10.0 || v.fract() == 0.0 => 0,
-            v if v >= 1.0 => 1,
-            v => (-v.log10()).ceil().min(6.0) as usize,
-        };
-        let text = format!("{value:.places$}");
-        match value >= 1000.0 {
-            true => crate::number::count(value.round() as u64),
-            false => text,
-        }
-    };
-    match value {
-        v if v >= 1e6 => format!("{} M", grouped(value / 1e6)),
-        _ => grouped(value),
-    }
 }

@@ -195,7 +195,7 @@ fn kind(text: &str) -> Option<&'static Kind> {
 
 /// Waits for a disk.
 fn at_disk(kind: &str, event: &str) -> bool {
-    kind == "IO" || super::waits::is_of(kind, event, super::waits::WAL_FLUSH)
+    kind == "IO" || super::wait_shares::is_of(kind, event, super::wait_shares::WAL_FLUSH)
 }
 
 fn beside(evidence: &Evidence) -> Option<Observation> {

@@ -1,6 +1,6 @@
 //! Commits that wait for the log: those that sleep first (`commit_delay`), and those of one short statement each.
 
-use super::waits::{self, MUCH, WAL_FLUSH, commits_sleep};
+use super::wait_shares::{self, MUCH, WAL_FLUSH, commits_sleep};
 use super::{Detector, run, tenths};
 use crate::evidence::{Evidence, RunEvidence};
 use crate::finding::{Basis, Observation};
@@ -18,7 +18,7 @@ fn delayed(evidence: &Evidence) -> Option<Observation> {
     if !commits_sleep(&run) {
         return None;
     }
-    let flushes = |kind: &str, event: &str| waits::is_of(kind, event, WAL_FLUSH);
+    let flushes = |kind: &str, event: &str| wait_shares::is_of(kind, event, WAL_FLUSH);
     let waiting = run.wait_share(flushes)?;
     let off = run
         .budget()
@@ -55,7 +55,7 @@ fn delayed(evidence: &Evidence) -> Option<Observation> {
                     tenths(asleep)
                 )
             }))
-            .all_seen(waits::who(&run, flushes))
+            .all_seen(wait_shares::who(&run, flushes))
             .all_seen(settings),
     )
 }
@@ -112,7 +112,7 @@ pub(super) fn behind_flushes(run: &RunEvidence, seen: Observation) -> Observatio
         return seen;
     }
     let flushing = run.budget().and_then(|budget| {
-        budget.at(|kind, event| kind == "IO" && waits::is_of(kind, event, WAL_FLUSH))
+        budget.at(|kind, event| kind == "IO" && wait_shares::is_of(kind, event, WAL_FLUSH))
     });
     let each = flushing
         .zip(counters.wal.get("wal_sync"))

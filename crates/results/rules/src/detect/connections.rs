@@ -1,6 +1,6 @@
 //! Sessions that come and go, and who opens them.
 
-use super::{Detector, hits, run, tenths, waits};
+use super::{Detector, hits, run, tenths, wait_shares};
 use crate::evidence::{Evidence, RunEvidence};
 use crate::finding::{Basis, Observation, Severity};
 use pgassay_evidence::profile::Class;
@@ -116,7 +116,7 @@ fn by_server(run: &RunEvidence, seen: Observation) -> Observation {
             tenths(share),
             run.whole()
         ))
-        .all_seen(waits::who(run, calls_server));
+        .all_seen(wait_shares::who(run, calls_server));
     let seen = match triggers.is_empty() {
         true => seen,
         false => seen.seen(format!("triggers of its tables: {}", triggers.join(", "))),

@@ -3,7 +3,7 @@
 use pgassay_model::observed::plans::{Node, Plan};
 
 use super::hits::weighty;
-use super::{Detector, counts, facts, nodes, run, tenths, waits};
+use super::{Detector, counts, facts, nodes, run, tenths, wait_shares};
 use crate::evidence::{Evidence, OTHERS, RunEvidence};
 use crate::fact_view::{FactView, Moment};
 use crate::finding::{Basis, Confidence, FULL, Judged, NotJudged, Observation, Severity, passed};
@@ -140,7 +140,9 @@ fn saturated(evidence: &Evidence) -> Option<Observation> {
 /// that queue for a lock of any kind, and for the log, which one of them flushes for all.
 fn in_bursts(run: &RunEvidence) -> bool {
     let queued = |kind: &str, event: &str| {
-        kind == "Lock" || kind.starts_with("LWLock") || waits::is_of(kind, event, waits::WAL_FLUSH)
+        kind == "Lock"
+            || kind.starts_with("LWLock")
+            || wait_shares::is_of(kind, event, wait_shares::WAL_FLUSH)
     };
     run.wait_share(queued).unwrap_or(0.0) >= NOTABLE
 }

@@ -6,8 +6,11 @@ use pgassay_text::quote::quote_ident;
 use super::conditions::{Compared, aliases, compared, conjuncts};
 use super::hits::Left;
 use super::plans::{FEW_ROWS, SELECTIVE, by_index, read_by_scans};
-use super::shapes::{At, Shown, advice, is_served, source};
+use super::shapes::{At, Shown, advice, is_served, shape, source};
+use super::{Detector, run};
 use crate::finding::{Confidence, StepKind};
+
+pub(super) const DETECTORS: &[Detector] = &[run("cte-materialized", |e| shape(e, materialized))];
 
 /// Below which no condition may be put: they would change what comes out.
 const CLOSED: &[&str] = &[
@@ -55,7 +58,7 @@ fn origin<'a>(at: &At<'a>, within: &Node, column: &str) -> Option<(&'a str, &'a 
 }
 
 /// One that is computed for many rows, of which each place that reads it picks a few by a column of a table.
-pub(super) fn materialized(at: &At) -> Option<Shown> {
+fn materialized(at: &At) -> Option<Shown> {
     let node = at.node;
     let name = node.computes.as_deref()?;
     let inside = node.all();

@@ -5,7 +5,7 @@ use pgassay_text::number::memory_bytes;
 
 use super::hits::{Named, weighty};
 use super::waiting::waiting;
-use super::{tenths, waits};
+use super::{tenths, wait_shares};
 use crate::evidence::{Evidence, RunEvidence};
 use crate::finding::{Basis, Confidence, Observation, Severity};
 use pgassay_evidence::observed::statements::StatementTime;
@@ -198,9 +198,10 @@ impl Sign {
                 profile.shows(most, 0.0).then_some(Seen::Samples(most))
             }
             At(events) => {
-                let share = run.wait_share(|kind, event| waits::is_of(kind, event, events))?;
+                let share =
+                    run.wait_share(|kind, event| wait_shares::is_of(kind, event, events))?;
                 let sampled = run.waits()?;
-                let sightings = sampled.share(|e| waits::is_of(&e.kind, &e.event, events));
+                let sightings = sampled.share(|e| wait_shares::is_of(&e.kind, &e.event, events));
                 sampled.shows(sightings, 0.0).then_some(Seen::Waits(share))
             }
             Spilling(verbs) => {
@@ -236,7 +237,7 @@ impl Row {
                 .seen(format!("{} of the CPU samples show it", tenths(share))),
             (Seen::Waits(share), sign) => {
                 let is = |kind: &str, event: &str| match sign {
-                    At(events) => waits::is_of(kind, event, events),
+                    At(events) => wait_shares::is_of(kind, event, events),
                     Within(_) | Spilling(_) => false,
                 };
                 waiting(evidence, run, (share, saw), is)
@@ -245,7 +246,7 @@ impl Row {
                         tenths(share),
                         run.whole()
                     ))
-                    .all_seen(waits::who(run, is))
+                    .all_seen(wait_shares::who(run, is))
             }
             (Seen::Statements(share), _) => {
                 Observation::measured(Basis::Statements, Some(share), saw)

@@ -61,12 +61,14 @@ mod standbys;
 mod statements;
 mod stems;
 mod storage;
+mod subplans;
 #[cfg(test)]
 pub mod tests;
 mod unread_indexes;
 mod updates;
 mod visibility;
 mod volume;
+mod wait_shares;
 mod waiting;
 mod waits;
 mod wal;
@@ -151,7 +153,11 @@ const FUNCTIONS: &[&[Detector]] = &[
     partitions::DETECTORS,
     estimates::DETECTORS,
     alternatives::DETECTORS,
-    shapes::DETECTORS,
+    whole::DETECTORS,
+    ctes::DETECTORS,
+    products::DETECTORS,
+    subplans::DETECTORS,
+    visibility::DETECTORS,
     spilling::DETECTORS,
     objects::DETECTORS,
     catalogs::DETECTORS,

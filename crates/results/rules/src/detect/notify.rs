@@ -3,7 +3,7 @@
 use pgassay_model::observed::blockers::{Holder, NOTIFY};
 
 use super::waiting::waiting;
-use super::{Detector, run, tenths, waits};
+use super::{Detector, run, tenths, wait_shares};
 use crate::evidence::{Evidence, RunEvidence};
 use crate::finding::{Confidence, Observation, Severity};
 use pgassay_evidence::observed::statements::StatementTime;
@@ -83,7 +83,7 @@ fn notify(evidence: &Evidence) -> Option<Observation> {
         waiting(evidence, &run, (share, saw), is)
             .severity(Severity::High)
             .confidence(Confidence::High)
-            .all_seen(waits::who(&run, is))
+            .all_seen(wait_shares::who(&run, is))
             .all_seen(
                 seen.statements
                     .iter()

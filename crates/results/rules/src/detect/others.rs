@@ -4,7 +4,7 @@
 //! found already is left to it.
 
 use super::hits::Named;
-use super::{computations, felt, nodes, tenths, waiting, waits};
+use super::{computations, felt, nodes, tenths, wait_shares, waiting, waits};
 use crate::evidence::{Evidence, RunEvidence};
 use crate::finding::{Basis, Confidence, Finding, Observation, Severity};
 use crate::wait_events;
@@ -107,7 +107,7 @@ fn at_wait(evidence: &Evidence, run: &RunEvidence, wait: &Wait) -> Option<Named>
             wait.most,
             run.clients()
         ))
-        .all_seen(waits::who(run, at));
+        .all_seen(wait_shares::who(run, at));
     if let Some(meaning) = meaning {
         seen = seen.symptom_of(meaning.symptom_of);
     }

@@ -5,8 +5,11 @@ use pgassay_text::quote::quote_ident;
 
 use super::conditions::{Compared, aliases, compared, conjuncts};
 use super::plans::FEW_ROWS;
-use super::shapes::{At, Shown};
+use super::shapes::{At, Shown, shape};
+use super::{Detector, run};
 use crate::finding::{Confidence, StepKind};
+
+pub(super) const DETECTORS: &[Detector] = &[run("loop-misestimated", |e| shape(e, looped))];
 
 /// Rows of a product from which on it is a burden.
 const MANY: f64 = 0.1 * FEW_ROWS;
@@ -50,7 +53,7 @@ fn mentioned(at: &At, table: &str) -> usize {
 }
 
 /// A loop over a side of which one row was expected, that reads the same rows of the other each time.
-pub(super) fn looped(at: &At) -> Option<Shown> {
+fn looped(at: &At) -> Option<Shown> {
     let node = at.node;
     let (outer, inner) = (node.nodes.first()?, node.nodes.get(1)?);
     if node.kind != "Nested Loop" {

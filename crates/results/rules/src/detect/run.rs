@@ -3,7 +3,7 @@
 use pgassay_inspect::cpu::Path;
 
 use super::waiting::waiting;
-use super::{Detector, run, tenths, waits};
+use super::{Detector, run, tenths, wait_shares};
 use crate::evidence::Evidence;
 use crate::finding::{Basis, Confidence, Observation};
 use pgassay_evidence::{metrics, number};
@@ -11,7 +11,7 @@ use pgassay_evidence::{metrics, number};
 pub(super) const DETECTORS: &[Detector] = &[
     run("client-bound", client_bound),
     run("snapshot-scalability", many_connections),
-    run("shared-buffers-small", waits::misses_by_counts),
+    run("shared-buffers-small", wait_shares::misses_by_counts),
     run("cpu-steal", stolen),
     run("cpu-quota", cpu_quota),
     run("memory-limit", memory_limit),
@@ -169,7 +169,7 @@ fn memory_limit(evidence: &Evidence) -> Option<Observation> {
         .host
         .memory_bytes
         .map(|all| format!("the machine has {}", bytes(all as f64)));
-    Some(seen.all_seen(machine).seen(waits::blocks_read(&run)))
+    Some(seen.all_seen(machine).seen(wait_shares::blocks_read(&run)))
 }
 
 fn swapping(evidence: &Evidence) -> Option<Observation> {

@@ -1,7 +1,7 @@
 //! CPU samples: which functions and locks the server's time goes to.
 
 use super::logging::{sent, trees, with_settings};
-use super::{Detector, samples, tenths, waits};
+use super::{Detector, samples, tenths, wait_shares};
 use crate::evidence::{Evidence, RunEvidence};
 use crate::finding::{Confidence, Observation, Severity};
 use crate::subjects::Suspect;
@@ -96,7 +96,7 @@ impl LockRow {
         let Some(run) = evidence.run.filter(|run| run.waits().is_some()) else {
             return false;
         };
-        let queued = run.wait_share(|kind, event| waits::is_of(kind, event, self.waits));
+        let queued = run.wait_share(|kind, event| wait_shares::is_of(kind, event, self.waits));
         let server = run.server_cpus();
         queued.is_some_and(|share| share < QUEUED)
             && spinning(profile, self.lock) < QUEUED
@@ -150,8 +150,8 @@ impl LockRow {
 
 /// Whether blocks are replaced in shared buffers, or nobody knows.
 fn replaces(evidence: &Evidence) -> bool {
-    let missed = evidence.run.as_ref().and_then(waits::missed);
-    missed.is_none_or(|missed| missed >= waits::SOME_MISSES)
+    let missed = evidence.run.as_ref().and_then(wait_shares::missed);
+    missed.is_none_or(|missed| missed >= wait_shares::SOME_MISSES)
 }
 
 /// The share of the samples that messages to and from clients take: the kernel's sleeping and waking without that at
@@ -466,7 +466,7 @@ fn page_faults(evidence: &Evidence) -> Option<Observation> {
 fn misses(evidence: &Evidence) -> Option<Observation> {
     let profile = evidence.profile?;
     let run = evidence.run?;
-    let missed = waits::missed(&run)?;
+    let missed = wait_shares::missed(&run)?;
     let share = profile.class(Class::Io);
     (profile.shows(share, 0.1) && missed >= 0.05).then(|| {
         let saw = format!(
@@ -478,7 +478,7 @@ fn misses(evidence: &Evidence) -> Option<Observation> {
                 "{} of the samples in the kernel's file and device code",
                 tenths(share)
             ))
-            .seen(waits::blocks_read(&run))
+            .seen(wait_shares::blocks_read(&run))
             .confidence(Confidence::Medium)
     })
 }

@@ -3,8 +3,11 @@
 use pgassay_model::observed::plans::IndexFacts;
 
 use super::conditions::words;
-use super::shapes::{At, Shown, advice};
+use super::shapes::{At, Shown, advice, shape};
+use super::{Detector, run};
 use crate::finding::{Confidence, StepKind};
+
+pub(super) const DETECTORS: &[Detector] = &[run("visibility-map", |e| shape(e, unmapped))];
 
 /// Rows and blocks below which a look at the table for each row is no burden.
 const MANY: f64 = 100.0;
@@ -30,7 +33,7 @@ fn holds_all(index: &IndexFacts, columns: &[String], text: &str) -> bool {
 }
 
 /// A scan that looks at its table for each row, though an index has all that is asked for.
-pub(super) fn unmapped(at: &At) -> Option<Shown> {
+fn unmapped(at: &At) -> Option<Shown> {
     let node = at.node;
     let scans = ["Bitmap Heap Scan", "Index Scan", "Index Only Scan"];
     let (table, facts) = (node.relation.as_ref()?, at.facts(node)?);

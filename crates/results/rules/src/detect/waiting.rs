@@ -1,7 +1,7 @@
 //! What goes with a wait: the sessions that were woken from it and queue for a CPU, and the CPU time of
 //! queueing, sleeping and waking.
 
-use super::waits;
+use super::wait_shares;
 use crate::evidence::{Evidence, RunEvidence};
 use crate::finding::{Basis, Observation};
 use pgassay_evidence::profile::Work;
@@ -11,7 +11,7 @@ type Events = &'static [(&'static str, &'static [&'static str])];
 
 /// Waits, and the work within which the server takes CPU time for them.
 const SPENT: &[(Events, Work)] = &[
-    (waits::WAL_FLUSH, Work::LogFlush),
+    (wait_shares::WAL_FLUSH, Work::LogFlush),
     (&[("Lock", &[])], Work::LockQueues),
     (&[("IPC", &["SyncRep"])], Work::Standbys),
 ];
@@ -47,7 +47,7 @@ fn cpu(evidence: &Evidence, run: &RunEvidence, pick: impl Fn(&str, &str) -> bool
     let profile = evidence.profile?;
     let parts = SPENT.iter().filter_map(|(events, work)| {
         let within = profile.within(*work)?;
-        let of_work = |kind: &str, event: &str| waits::is_of(kind, event, events);
+        let of_work = |kind: &str, event: &str| wait_shares::is_of(kind, event, events);
         let all = run.wait_share(of_work)?;
         let picked = run.wait_share(|kind, event| of_work(kind, event) && pick(kind, event))?;
         (picked > 0.0).then(|| within * (picked / all).min(1.0))

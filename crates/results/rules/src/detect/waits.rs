@@ -6,27 +6,21 @@
 
 use pgassay_model::server::STANDBY_ABSENT;
 
+use super::wait_shares::{
+    MUCH, READS, SOME_MISSES, WAL_FLUSH, commits_sleep, is, is_of, missed, who,
+};
 use super::waiting::waiting;
 use super::{blockers, commits, tenths};
 use crate::evidence::{Evidence, RunEvidence};
-use crate::finding::{Basis, Confidence, Observation};
+use crate::finding::Observation;
 use crate::wait_events::{MULTIXACTS, SERIALIZABLE, SUBTRANSACTIONS};
-pub(super) use crate::wait_events::{READS, WAL_FLUSH, is, is_of};
-use pgassay_evidence::metrics;
 use pgassay_evidence::observed::budget::Wait;
-use pgassay_evidence::observed::statements::StatementTime;
 use pgassay_evidence::observed::waits::{WaitAnalysis, WaitEvent};
-use pgassay_evidence::server::LONG_COMMIT_DELAY_US;
 
 /// A wait's share of the active sessions' time from which it is worth a finding.
 const NOTABLE: f64 = 0.1;
 /// The same for the short waits of lightweight locks.
 const NOTABLE_LWLOCK: f64 = 0.05;
-/// The same for what a load on a well-configured server does, too: commits and reads.
-pub(super) const MUCH: f64 = 0.2;
-/// From this share of blocks that are not found in shared buffers on, misses matter at all.
-pub(super) const SOME_MISSES: f64 = 0.005;
-
 /// Wait events that are the signs of an entry.
 pub(super) struct Row {
     /// The entry.
@@ -352,24 +346,11 @@ pub(super) fn is_covered(kind: &str, event: &str, found: &[&str]) -> bool {
         || (queue && is(kind, event, "LWLock", &["LockManager"]))
 }
 
-/// The share of the blocks looked up that were not in shared buffers.
-pub(super) fn missed(run: &RunEvidence) -> Option<f64> {
-    let reads = run.point.estimate(metrics::BUFFER_MISSES)?.estimate;
-    let hits = run.point.estimate(metrics::BUFFER_HITS)?.estimate;
-    Some(reads / (reads + hits).max(f64::MIN_POSITIVE))
-}
-
 fn mapping_contended(run: &RunEvidence) -> bool {
     run.waits().is_some_and(|waits| {
         let mapping = waits.share(|e| is(&e.kind, &e.event, "LWLock", &["BufferMapping"]));
         waits.shows(mapping, NOTABLE_LWLOCK)
     })
-}
-
-/// Whether commits sleep for a time that shows.
-pub(super) fn commits_sleep(run: &RunEvidence) -> bool {
-    let delay = run.setting("commit_delay").and_then(|v| v.parse().ok());
-    delay.is_some_and(|microseconds: f64| microseconds >= LONG_COMMIT_DELAY_US)
 }
 
 /// What was seen at each event, `12.30 sessions on average waited at Lock:tuple (61.5 % …)`.
@@ -399,70 +380,11 @@ fn each(run: &RunEvidence, waits: &WaitAnalysis, pick: impl Fn(&str, &str) -> bo
         .collect()
 }
 
-/// The statements that wait there most: `in 82.0 % of it: UPDATE t SET …`.
-pub(super) fn who(run: &RunEvidence, pick: impl Fn(&str, &str) -> bool) -> Vec<String> {
-    let statements = run
-        .observed
-        .and_then(|observed| observed.statements.as_ref());
-    let at = |s: &StatementTime| -> f64 {
-        let waits = s.waits.iter().filter(|w| {
-            let (kind, event) = w.name.split_once(':').unwrap_or_default();
-            pick(kind, event)
-        });
-        waits.map(|w| w.sessions).sum()
-    };
-    let mut those: Vec<(f64, &StatementTime)> = statements
-        .into_iter()
-        .flat_map(|s| &s.statements)
-        .map(|s| (at(s), s))
-        .filter(|(sessions, _)| *sessions > 0.0)
-        .collect();
-    those.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let all: f64 = those.iter().map(|(sessions, _)| sessions).sum();
-    let most = those
-        .iter()
-        .take(2)
-        .filter(|(sessions, _)| *sessions >= 0.2 * all);
-    most.map(|(sessions, s)| {
-        format!(
-            "in {} of it the statement is: {}",
-            tenths(sessions / all),
-            s.named()
-        )
-    })
-    .collect()
-}
-
-/// Misses by the tenth and more, if no CPU samples show what they cost: a block that the
-/// kernel's cache has is no wait to speak of.
-pub(super) fn misses_by_counts(evidence: &Evidence) -> Option<Observation> {
-    let run = evidence.run?;
-    let missed = missed(&run).filter(|missed| *missed >= 0.1)?;
-    let saw = format!(
-        "{} of the blocks that are looked up are not in shared buffers.",
-        tenths(missed)
-    );
-    evidence.profile.is_none().then(|| {
-        Observation::measured(Basis::Counters, None, saw)
-            .confidence(Confidence::Low)
-            .seen(blocks_read(&run))
-    })
-}
-
-/// `12.00 blocks read per transaction`.
-pub(super) fn blocks_read(run: &RunEvidence) -> String {
-    let reads = run.point.estimate(metrics::BUFFER_MISSES);
-    format!(
-        "{:.2} blocks read per transaction, {} of all that are looked up",
-        reads.map_or(0.0, |reads| reads.estimate),
-        tenths(missed(run).unwrap_or(0.0))
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::tests::made::{found_with, one};
     use super::*;
+    use crate::finding::Confidence;
 
     /// The names are those of PostgreSQL 9.6, 12, 13 and 17.
     #[test]

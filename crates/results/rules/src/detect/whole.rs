@@ -4,11 +4,14 @@ use pgassay_text::quote::quote_ident;
 
 use super::conditions::{Compared, compared, conjuncts};
 use super::plans::{FEW_ROWS, SELECTIVE, by_index};
-use super::shapes::{At, Shown, column, is_served};
+use super::shapes::{At, Shown, column, is_served, shape};
+use super::{Detector, run};
 use crate::finding::{Confidence, StepKind};
 
+pub(super) const DETECTORS: &[Detector] = &[run("sort-below-limit", |e| shape(e, sort))];
+
 /// A sort of many rows of one table for the first few.
-pub(super) fn sort(at: &At) -> Option<Shown> {
+fn sort(at: &At) -> Option<Shown> {
     let node = at.node;
     if node.kind != "Limit" {
         return None;

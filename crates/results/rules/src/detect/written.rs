@@ -4,7 +4,7 @@ use pgassay_model::storage::{Directory, Holds};
 use pgassay_text::shell_word;
 
 use super::waiting::waiting;
-use super::{Detector, facts, run, tenths, waits};
+use super::{Detector, facts, run, tenths, wait_shares};
 use crate::evidence::{Evidence, RunEvidence};
 use crate::fact_view::FactView;
 use crate::finding::{Confidence, Judged, Observation, Severity, could_not_see, passed};
@@ -232,7 +232,7 @@ fn under_load(evidence: &Evidence) -> Option<Observation> {
         );
         waiting(evidence, &run, (share, saw), pick)
     })?;
-    Some(seen.all_seen(waits::who(&run, pick)))
+    Some(seen.all_seen(wait_shares::who(&run, pick)))
 }
 
 #[cfg(test)]

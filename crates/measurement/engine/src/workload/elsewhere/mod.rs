@@ -14,7 +14,7 @@ use pgassay_model::workload::{DataSet, WorkloadPlan};
 use self::tokens::{Token, statements};
 use super::order_entry;
 use super::pgbench_ddl;
-use super::pgbench_tables::SCHEMA;
+use super::schema::SCHEMA;
 
 /// Characters of a statement that are shown.
 const SHOWN: usize = 60;

@@ -13,7 +13,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::SCHEMA;
-use super::calls::Call;
+use super::call::Call;
 
 /// Longest hold of a spinlock, nanoseconds: the extension's limit.
 const SPINLOCK_HOLD_NS: u32 = 1_000;

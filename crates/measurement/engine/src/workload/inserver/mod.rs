@@ -10,10 +10,12 @@ use pgassay_model::Failure;
 use pgassay_model::primitives::{SessionOutcome, WaitSeen};
 use pgassay_pgwire::{ResultSet, Session};
 
+mod call;
 mod calls;
 mod knobs;
 
-pub use calls::{Call, Until, alone, calls, find, most_company, names, read_accounts, select_only};
+pub use call::Call;
+pub use calls::{Until, alone, calls, find, most_company, names, read_accounts, select_only};
 pub use knobs::{Knobs, Parameter, Pattern, Statement};
 
 /// The schema of the functions and of what they read.

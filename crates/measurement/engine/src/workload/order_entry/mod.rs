@@ -12,8 +12,8 @@ mod tables;
 use anyhow::{Context, bail};
 
 use super::parallel::{self, Loaded, Underway, Work};
-use super::pgbench_tables::SCHEMA;
-use super::setup::note;
+use super::schema::SCHEMA;
+use super::schema::note;
 use pgassay_pgwire::Session;
 use pgassay_sys::stop::Stop;
 use rows::{Piece, Rows};

@@ -1,8 +1,8 @@
 //! Workers that all want the first row of a queue: each waits for the one before, and takes the next row only then.
 
 use super::super::tenths;
+use super::super::wait_shares::who;
 use super::super::waiting::waiting;
-use super::super::waits::who;
 use super::queue::{NOTABLE, Queue};
 use super::rows::of_rows;
 use super::transactions::with_thinking;

@@ -11,14 +11,11 @@ use std::io;
 use bytes::BytesMut;
 use pgassay_sys::gather::{Gathered, MOST};
 
-use super::worker::Worker;
+use super::Worker;
 use pgassay_pgwire::Transport;
 
-/// A longer message goes by itself: copying it, and having others wait for it, costs more than a call.
-pub(super) const LONGEST_GATHERED: usize = 4096;
-
 /// Messages that wait for the end of the events.
-pub(super) struct Outbox {
+pub(crate) struct Outbox {
     ring: Gathered,
     bytes: Vec<u8>,
     /// Whose message ends where in `bytes`.
@@ -63,7 +60,7 @@ impl Outbox {
 impl Worker<'_> {
     /// Sends what the outbox holds. What a socket does not take now waits for room there; a socket
     /// that fails is read to its end.
-    pub(super) fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         let Some(mut outbox) = self.outbox.take() else {
             return;
         };

@@ -6,10 +6,10 @@ use pgassay_model::trial::{StatementRecord, Trial};
 use pgassay_model::warning::Warning;
 use pgassay_readings::samples::TICKS_PER_SECOND;
 
-use super::model::{StatementCpu, StatementResult, StatementsCpu};
-use super::pairs;
-use super::plans::PlanPair;
-use super::statements::{by_launch, compared};
+use super::super::model::{StatementCpu, StatementResult, StatementsCpu};
+use super::super::pairs;
+use super::super::plans::PlanPair;
+use super::{by_launch, compared};
 use crate::stats::summarize_positive;
 use crate::trial_view::{Server, TrialView};
 
@@ -67,7 +67,7 @@ pub(super) fn of_statement(
 }
 
 /// All statements' CPU time against the server's in the same slices; none where statements were not measured.
-pub(super) fn held(
+pub(in crate::compare) fn held(
     run: &RecordedRun,
     comparison: &ComparisonPlan,
     (arm, point): (u32, u32),
