@@ -4,7 +4,7 @@ use super::channel::{Channel, ChannelError};
 use super::conninfo::Conninfo;
 use super::dial::{Endpoint, dial};
 use super::error::ConnectError;
-use super::startup::broken;
+use super::start_error::broken;
 use super::tls::{Asked, Tls};
 use bytes::BytesMut;
 use postgres_protocol::message::frontend;

@@ -4,12 +4,13 @@
 
 use super::cancel::CancelKey;
 use super::channel::Channel;
-use super::conninfo::{ChannelBinding, Conninfo, Host, Place, SessionAttrs, SslMode};
+use super::connector::Connector;
+use super::conninfo::{ChannelBinding, Conninfo, Host, SessionAttrs, SslMode};
 use super::dial::{Endpoint, dial, resolve};
 use super::error::{ConnectError, QueryError};
 use super::session::Session;
 use super::startup::Startup;
-use super::tls::{Asked, Tls, TlsFiles};
+use super::tls::{Asked, Tls};
 use rand::seq::SliceRandom;
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,15 +21,6 @@ pub fn connect(conninfo: &Conninfo) -> Result<Session, ConnectError> {
     Connector::new(conninfo).connect()
 }
 
-/// A connection string made ready for connecting many times, from any thread.
-#[derive(Clone)]
-pub struct Connector {
-    conninfo: Arc<Conninfo>,
-    /// For each host how to speak TLS with it; `None` where it is not used, an
-    /// error where the files for it are wrong.
-    tls: Arc<[Option<Result<Tls, String>>]>,
-}
-
 /// What is tried first and, where the server refuses that, second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cover {
@@ -37,42 +29,6 @@ enum Cover {
 }
 
 impl Connector {
-    /// Reads what TLS needs. Errors in that appear when it is used.
-    pub fn new(conninfo: &Conninfo) -> Connector {
-        let wanted = |host: &Host| {
-            conninfo.tls.mode != SslMode::Disable && !matches!(host.place, Place::Socket(_))
-        };
-        let files = if conninfo.hosts.iter().any(wanted) {
-            TlsFiles::read(conninfo)
-        } else {
-            Err("TLS is not used".to_owned())
-        };
-        let for_host = |host: &Host| {
-            wanted(host).then(|| match &files {
-                Ok(files) => Tls::new(conninfo, host, files),
-                Err(error) => Err(error.clone()),
-            })
-        };
-        let tls = conninfo.hosts.iter().map(for_host).collect();
-        Connector {
-            conninfo: Arc::new(conninfo.clone()),
-            tls,
-        }
-    }
-
-    /// The same way with further command line options for the backend.
-    pub fn with_options(&self, more: &str) -> Connector {
-        Connector {
-            conninfo: Arc::new(self.conninfo.with_options(more)),
-            tls: Arc::clone(&self.tls),
-        }
-    }
-
-    /// Where it leads and as whom.
-    pub fn conninfo(&self) -> &Conninfo {
-        &self.conninfo
-    }
-
     /// Connects to the first server that can be had.
     pub fn connect(&self) -> Result<Session, ConnectError> {
         let wanted = self.conninfo.session_attrs;
@@ -141,9 +97,7 @@ impl Connector {
         }
         None
     }
-}
 
-impl Connector {
     /// The same way to one of the hosts only.
     fn to_host(&self, i: usize) -> Connector {
         if self.conninfo.hosts.len() == 1 {

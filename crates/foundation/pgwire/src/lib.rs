@@ -10,16 +10,18 @@ mod cancel;
 mod certificate;
 mod channel;
 mod connect;
+mod connector;
 mod conninfo;
-mod copy;
 mod dial;
 mod error;
 pub mod fake;
+mod greeting;
 mod interrupt;
 mod kept;
 mod own;
 mod secret;
 mod session;
+mod start_error;
 mod startup;
 mod tls;
 mod transport;
@@ -27,18 +29,18 @@ mod verifier;
 mod words;
 
 pub use cancel::CancelKey;
-pub use connect::{Connector, connect};
+pub use connect::connect;
+pub use connector::Connector;
 pub use conninfo::{
     AuthMethod, ChannelBinding, Conninfo, ConninfoError, FileSeen, Host, Keepalives,
     NoSurroundings, Place, RequireAuth, RootCert, SessionAttrs, SslMode, Surroundings, ThisProcess,
     TlsSettings,
 };
-pub use copy::CopyIn;
 pub use error::{ConnectError, QueryError, ServerError};
 pub use interrupt::end_waits_by;
 pub use own::OwnTraffic;
 pub use postgres_protocol::password::scram_sha_256 as scram_verifier;
 pub use secret::Secret;
-pub use session::{RawConnection, ResultSet, Session, TransactionStatus};
+pub use session::{CopyIn, RawConnection, ResultSet, Session, TransactionStatus};
 pub use transport::{TlsTransport, Transport};
 pub use words::Saying;

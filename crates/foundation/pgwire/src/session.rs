@@ -1,15 +1,17 @@
 //! A session with simple queries, for set-up, checks and sampling; the load
 //! itself runs on the transport alone.
 
+mod copy;
+
+pub use self::copy::CopyIn;
 use super::cancel::CancelKey;
 use super::channel::{Channel, ChannelError};
-use super::connect::Connector;
-use super::copy::CopyIn;
+use super::connector::Connector;
 use super::error::{QueryError, ServerError};
+use super::greeting::{Greeting, NOTICE_LIMIT, keep_parameter};
 use super::interrupt::{Hearing, is_wish_to_stop};
 use super::kept::Kept;
 use super::own::Own;
-use super::startup::Greeting;
 use super::transport::Transport;
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
@@ -32,22 +34,9 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// How long the request may take that cancels a statement whose answer nobody waits for.
 const CANCELLED_WITHIN: Duration = Duration::from_secs(1);
 
-/// Notices kept between two calls of `take_notices`.
-pub(super) const NOTICE_LIMIT: usize = 100;
-
-/// Parameters kept; a server reports some fifteen, an extension a few more.
-const PARAMETER_LIMIT: usize = 200;
-
 /// Memory that a row takes beside the bytes of its values, and each value of it.
 const ROW_BYTES: usize = 64;
 const VALUE_BYTES: usize = 32;
-
-/// Takes a reported parameter in; of a server that reports without end the first are kept.
-pub(super) fn keep_parameter(parameters: &mut BTreeMap<String, String>, name: &str, value: &str) {
-    if parameters.len() < PARAMETER_LIMIT || parameters.contains_key(name) {
-        parameters.insert(name.to_owned(), value.to_owned());
-    }
-}
 
 /// What one statement returned.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

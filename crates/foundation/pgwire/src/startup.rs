@@ -1,30 +1,21 @@
 //! The start of a session: who we are, how we prove it, what the server says
 //! of itself. The cryptography is `postgres_protocol`'s.
 
-use super::channel::{Channel, ChannelError};
+use super::channel::Channel;
 use super::conninfo::{AuthMethod, ChannelBinding, Conninfo};
 use super::error::{ConnectError, ServerError};
+use super::greeting::{Greeting, NOTICE_LIMIT, keep_parameter};
 use super::secret::Secret;
-use super::session::{NOTICE_LIMIT, keep_parameter};
+use super::start_error::broken;
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::authentication::{md5_hash, sasl};
 use postgres_protocol::message::backend::{AuthenticationSaslBody, Message};
 use postgres_protocol::message::frontend;
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 /// More messages than this before the session is ready are no start-up.
 const MESSAGE_LIMIT: usize = 10_000;
-
-/// What the server said of itself and of the session.
-#[derive(Debug, Default)]
-pub(super) struct Greeting {
-    pub parameters: BTreeMap<String, String>,
-    pub process_id: i32,
-    pub secret_key: i32,
-    pub notices: Vec<ServerError>,
-}
 
 /// One start-up on a connected channel.
 pub(super) struct Startup<'a> {
@@ -318,51 +309,4 @@ impl Startup<'_> {
             why: why.to_string(),
         }
     }
-}
-
-/// A channel's error during start-up.
-pub(super) fn broken(
-    error: ChannelError,
-    server: &str,
-    conninfo: &Conninfo,
-    doing: &'static str,
-) -> ConnectError {
-    let server = server.to_owned();
-    match error {
-        ChannelError::Timeout => ConnectError::Timeout {
-            server,
-            doing,
-            after: conninfo.patience(),
-        },
-        ChannelError::Protocol(why) => ConnectError::Protocol { server, why },
-        // In TLS 1.3 the server judges our certificate after our handshake.
-        ChannelError::Io(error) if is_alert(&error) => ConnectError::Tls {
-            server,
-            why: format!("{error}; does the server trust the client certificate, or ask for one?"),
-        },
-        ChannelError::Io(error) => ConnectError::Io {
-            server,
-            doing,
-            error,
-        },
-        ChannelError::Closed { midway } => ConnectError::Io {
-            server,
-            doing,
-            error: std::io::Error::new(
-                std::io::ErrorKind::UnexpectedEof,
-                if midway {
-                    "the server closed it in the middle of a message"
-                } else {
-                    "the server closed it; its log says why"
-                },
-            ),
-        },
-    }
-}
-
-fn is_alert(error: &std::io::Error) -> bool {
-    let inner = error
-        .get_ref()
-        .and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    matches!(inner, Some(rustls::Error::AlertReceived(_)))
 }

@@ -5,7 +5,7 @@ use super::certificate::Certificate;
 use super::channel::Channel;
 use super::conninfo::{Conninfo, Host, Place, RootCert, SslMode};
 use super::error::{ConnectError, ServerError};
-use super::startup::broken;
+use super::start_error::broken;
 use super::transport::Transport;
 use super::verifier::{Trust, Verifier};
 use bytes::BytesMut;

@@ -1,8 +1,8 @@
 //! `COPY … FROM STDIN`: bytes in, in large messages.
 
-use super::error::{QueryError, ServerError};
-use super::interrupt::Hearing;
-use super::session::{ResultSet, Session};
+use super::{ResultSet, Session};
+use crate::error::{QueryError, ServerError};
+use crate::interrupt::Hearing;
 use bytes::BytesMut;
 use postgres_protocol::message::backend::Message;
 use postgres_protocol::message::frontend;
