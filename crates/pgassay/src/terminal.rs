@@ -223,6 +223,16 @@ impl Terminal {
         }
     }
 
+    /// A mistake in the arguments, always shown, as clap words and colours it: its colours stay, and what else a terminal
+    /// would act on is replaced.
+    pub fn styled(&mut self, text: &str) {
+        let hidden = self.secrets.hide(text);
+        if let Ok(mut err) = self.err.try_borrow_mut() {
+            // Nobody is left to tell if the error side itself is closed.
+            let _ = writeln!(err, "{}", keep_colours(&hidden));
+        }
+    }
+
     /// A warning, always shown.
     pub fn warn(&mut self, text: &str) {
         self.marked(&"warning:".yellow().to_string(), text);
@@ -276,6 +286,25 @@ impl Aside {
 /// Stands before every line of a text but the first, so that none of them can be taken for a line of ours, such as
 /// a `help:`. What servers say may have several lines.
 const CONTINUED: &str = "\n  | ";
+
+/// The text without anything that a terminal acts on but colours (SGR sequences, ECMA-48 8.3.117).
+fn keep_colours(text: &str) -> String {
+    let mut kept = String::new();
+    let mut parts = text.split("\x1b[");
+    kept.push_str(&pgassay_text::lines(parts.next().unwrap_or_default()));
+    for part in parts {
+        let end = part.find(|c: char| !(c.is_ascii_digit() || c == ';'));
+        match end.filter(|at| part[*at..].starts_with('m')) {
+            Some(at) => {
+                kept.push_str("\x1b[");
+                kept.push_str(&part[..=at]);
+                kept.push_str(&pgassay_text::lines(&part[at + 1..]));
+            }
+            None => kept.push_str(&pgassay_text::lines(&format!("\x1b[{part}"))),
+        }
+    }
+    kept
+}
 
 /// Writes a line, with the mark as it is and the text made safe: it may name what others chose.
 fn write_line(err: &ErrorSide, mark: &str, text: &str) {
@@ -366,6 +395,15 @@ mod tests {
             assert!(!text.contains(odd), "{text:?}");
             assert!(text.contains('\u{fffd}') && text.contains(next), "{text:?}");
         }
+    }
+
+    #[test]
+    fn of_a_mistake_in_the_arguments_only_colours_reach_the_terminal() {
+        let text = "\x1b[1m\x1b[31merror:\x1b[0m unexpected '\x1b[33m--x\x1b[2J\x07\u{202e}\x1b]0;t\x07\x1b[0m' found\n\nUsage";
+        let kept = keep_colours(text);
+        let replaced = "\x1b[1m\x1b[31merror:\x1b[0m unexpected '\x1b[33m--x\u{fffd}[2J\u{fffd}\u{fffd}\u{fffd}]0;t\u{fffd}\x1b[0m' found\n\nUsage";
+        assert_eq!(kept, replaced);
+        assert_eq!(keep_colours("plain \x1b["), "plain \u{fffd}[");
     }
 
     /// A server's message said `  help:` and what to do on a line of its own.

@@ -12,6 +12,7 @@ pub mod number;
 pub mod own;
 pub mod quote;
 pub mod sql;
+pub mod suggestion;
 
 /// What stands for a character that is not shown.
 const HIDDEN: char = '\u{fffd}';

@@ -84,9 +84,24 @@ impl FromStr for TargetSpec {
         Err(TargetError::Usage(if text.is_empty() {
             format!("the target is empty: {FORMS}")
         } else {
-            format!("'{text}' is no target: {FORMS}")
+            format!("'{text}' is not a target{}; {FORMS}", meant(text))
         }))
     }
+}
+
+/// Suggests the target that a text was most likely meant to be.
+fn meant(text: &str) -> String {
+    let version = text
+        .strip_prefix("temp")
+        .or_else(|| text.strip_prefix("pg"));
+    let version = version.map(|rest| rest.trim_start_matches(['-', '_', '.', ' ']));
+    let suggestion = match version.and_then(Version::parse) {
+        Some(version) => format!("temp:{}", version.major()),
+        None if pgassay_text::suggestion::nearest(text, ["temp"]).is_some() => "temp".to_owned(),
+        None if text.contains([' ', '=', ':']) || text.len() > 253 => return String::new(),
+        None => format!("host={text}"),
+    };
+    format!("; did you mean '{suggestion}'?")
 }
 
 /// A path with the user's home for a leading `~/` that no shell replaced.

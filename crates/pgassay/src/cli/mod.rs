@@ -92,12 +92,7 @@ pub fn show(answer: &clap::Error, terminal: &mut Terminal) -> Exit {
             Exit::Usage
         }
         _ => {
-            let text = text.trim_start_matches("error: ").trim_end();
-            let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
-            terminal.complain(first);
-            if !rest.is_empty() {
-                terminal.verbatim(rest);
-            }
+            terminal.styled(text.trim_end());
             Exit::Usage
         }
     }

@@ -1,5 +1,6 @@
 //! `pgassay build --recommend`: which flags, why, and what not to use.
 
+use super::cpu_names::unknown_cpu;
 use anyhow::bail;
 use pgassay_inspect::Machine;
 use pgassay_inspect::cpu::{self, Cpu};
@@ -21,10 +22,7 @@ use pgassay_server::pgbuild::maker::native_machine;
 pub fn recommend(args: &BuildArgs, terminal: &mut Terminal) -> anyhow::Result<Exit> {
     let cpu = match args.cpu.as_deref() {
         None | Some("host") => own_cpu()?,
-        Some(name) => cpu::find(name).ok_or_else(|| {
-            Failure::usage(format!("--cpu {name}: this CPU is not known by that name"))
-                .with_remedy("pgassay inspect --list-cpus lists them")
-        })?,
+        Some(name) => cpu::find(name).ok_or_else(|| unknown_cpu(name))?,
     };
     let compiler = compiler(args.compiler.as_deref())?;
     let recommended = Recommended {

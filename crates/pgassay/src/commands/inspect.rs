@@ -1,5 +1,6 @@
 //! `pgassay inspect`: what the locks of binaries, packages and live servers compile to.
 
+use super::cpu_names::unknown_cpu;
 use crate::cli::args::InspectArgs;
 use crate::commands::progress::Progress;
 use crate::commands::show::{next, show};
@@ -163,10 +164,7 @@ fn features(name: &str) -> anyhow::Result<Features> {
     }
     match cpu::find(name) {
         Some(cpu) => Ok(cpu.into()),
-        None => bail!(
-            Failure::usage(format!("--cpu {name}: this CPU is not known by that name"))
-                .with_remedy("pgassay inspect --list-cpus lists them; `host` is this machine's")
-        ),
+        None => bail!(unknown_cpu(name)),
     }
 }
 

@@ -16,6 +16,7 @@ mod conditions;
 mod copies;
 mod core_to_core;
 mod counts;
+mod cpu_names;
 mod deploy;
 pub mod diagnose;
 pub mod doctor;

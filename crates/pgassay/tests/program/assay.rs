@@ -240,7 +240,20 @@ fn a_closed_pipe_is_no_error() {
 fn mistakes_have_their_codes_and_name_the_remedy() {
     let runs = Runs::new("mistakes");
     let cases: &[(&[&str], i32, &str)] = &[
-        (&["assay", "nosuch"], 2, "is no target"),
+        (
+            &["assay", "nosuch"],
+            2,
+            "is not a target; did you mean 'host=nosuch'?",
+        ),
+        (&["assay", "temp15"], 2, "did you mean 'temp:15'?"),
+        (&["assay", "tmep"], 2, "did you mean 'temp'?"),
+        (&["run", "select_only"], 2, "did you mean 'select-only'?"),
+        (
+            &["inspect", "/bin/true", "--cpu", "gravitn4"],
+            2,
+            "did you mean 'graviton4'?",
+        ),
+        (&["lab", "page_sizes"], 2, "did you mean 'page-size'?"),
         (&["assay", "temp:99"], 3, "no PostgreSQL 99"),
         (&["assay", "/nonexistent"], 3, "no such directory"),
         (

@@ -157,3 +157,32 @@ fn children_have_the_default_action_for_the_signal() {
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("SIGXFSZ"), "{said}");
 }
+
+/// A terminal that util-linux's `script` makes shows the colours of a mistake as colours, and nothing else of what was typed.
+#[test]
+fn a_wrong_flag_is_shown_in_colour_on_a_terminal_and_plainly_elsewhere() {
+    let runs = Runs::new("colours");
+    let wrong = ["run", "--blocsk\u{1b}[2J"];
+    let program = runs.command(&[]);
+    let mut terminal = Command::new("script");
+    terminal
+        .args(["-qefc", "\"$PROGRAM\" \"$FIRST\" \"$SECOND\"", "/dev/null"])
+        .env("PROGRAM", program.get_program())
+        .env("FIRST", wrong[0])
+        .env("SECOND", wrong[1])
+        .env("TERM", "xterm")
+        .env_remove("NO_COLOR");
+    let shown = text(&terminal.output().expect("script, of util-linux").stdout);
+    assert!(shown.contains("\u{1b}[31merror:\u{1b}[0m"), "{shown:?}");
+    assert!(
+        shown.contains("\u{fffd}[2J") && !shown.contains("\u{1b}[2J"),
+        "{shown:?}"
+    );
+    let output = runs.run(&wrong);
+    let plain = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        plain.starts_with("error: unexpected argument") && !plain.contains('\u{1b}'),
+        "{plain:?}"
+    );
+}

@@ -1,6 +1,8 @@
 //! The keywords of a connection string, as the PostgreSQL manual lists them
 //! (libpq, "Parameter Key Words" and "Environment Variables", version 18).
 
+use pgassay_text::suggestion;
+
 /// What pgassay does with a keyword.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Use {
@@ -119,31 +121,9 @@ pub(super) fn find(name: &str) -> Option<&'static Keyword> {
     KEYWORDS.iter().find(|keyword| keyword.name == name)
 }
 
-/// The known keyword that `name` was most likely meant to be: a swapped,
-/// missing or wrong letter or two away.
+/// The known keyword that `name` was most likely meant to be.
 pub(super) fn nearest(name: &str) -> Option<&'static str> {
-    let folded = name.to_ascii_lowercase();
-    KEYWORDS
-        .iter()
-        .map(|keyword| (edit_distance(&folded, keyword.name), keyword.name))
-        .min()
-        .filter(|(distance, known)| *distance <= 1 + known.len() / 4)
-        .map(|(_, known)| known)
-}
-
-/// Levenshtein's distance in bytes, one row at a time.
-fn edit_distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let substituted = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
+    suggestion::nearest(name, KEYWORDS.iter().map(|keyword| keyword.name))
 }
 
 #[cfg(test)]

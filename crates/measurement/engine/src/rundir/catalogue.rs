@@ -1,5 +1,6 @@
 //! The runs that there are: listed, found by name, removed.
 
+use pgassay_text::suggestion::did_you_mean;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -220,7 +221,13 @@ pub fn find(root: &Path, name: &str) -> anyhow::Result<PathBuf> {
     match matching.as_slice() {
         _ if name.is_empty() => bail!(Failure::usage("a run needs a name").with_remedy(remedy)),
         [one] => Ok(one.dir.clone()),
-        [] => bail!(Failure::usage(format!("no run is named {name}")).with_remedy(remedy)),
+        [] => bail!(
+            Failure::usage(format!(
+                "no run is named {name}{}",
+                did_you_mean(name, runs.iter().map(|run| run.id.as_str()))
+            ))
+            .with_remedy(remedy)
+        ),
         several => match several.iter().find(|run| run.id == name) {
             Some(exact) => Ok(exact.dir.clone()),
             None => bail!(

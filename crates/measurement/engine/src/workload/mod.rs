@@ -329,12 +329,14 @@ fn one(name: &str) -> Result<Part, Failure> {
     if !is_file {
         let mut known = names();
         known.extend(inserver::names());
-        return Err(
-            Failure::usage(format!("there is no workload `{name}`")).with_remedy(format!(
-                "the workloads are: {}; or a script FILE.sql",
-                known.join(", ")
-            )),
-        );
+        return Err(Failure::usage(format!(
+            "there is no workload `{name}`{}",
+            pgassay_text::suggestion::did_you_mean(name, known.iter().copied())
+        ))
+        .with_remedy(format!(
+            "the workloads are: {}; or a script FILE.sql",
+            known.join(", ")
+        )));
     }
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::usage(format!("the script {name} can't be read: {error}")))?;

@@ -6,6 +6,7 @@ use anyhow::bail;
 use pgassay_analysis::lab::{LabPlan, check, parse};
 use pgassay_model::Failure;
 use pgassay_sys::input;
+use pgassay_text::suggestion::did_you_mean;
 use std::io::Read as _;
 
 /// The built-in labs: files of `labs/`.
@@ -78,7 +79,13 @@ pub fn find(given: &str) -> anyhow::Result<Named> {
         )
     };
     if !given.ends_with(".toml") {
-        bail!(Failure::usage(format!("there is no lab `{given}`")).with_remedy(known()));
+        bail!(
+            Failure::usage(format!(
+                "there is no lab `{given}`{}",
+                did_you_mean(given, BUILT_IN.iter().map(|(name, _)| *name))
+            ))
+            .with_remedy(known())
+        );
     }
     let path = Path::new(given);
     let mut text = String::new();

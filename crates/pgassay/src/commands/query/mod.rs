@@ -21,6 +21,7 @@ use pgassay_records::{QUERIES, is_archive, understood};
 use pgassay_sys::input;
 use pgassay_sys::private::Directory;
 use pgassay_sys::stop::Stop;
+use pgassay_text::suggestion::did_you_mean;
 
 use super::export;
 use crate::cli::query::QueryArgs;
@@ -110,8 +111,11 @@ fn by_name(name: &str) -> Result<&'static str, Failure> {
     let found = QUERIES.iter().find(|query| query.name == name);
     found.map(|query| query.sql).ok_or_else(|| {
         let names: Vec<&str> = QUERIES.iter().map(|query| query.name).collect();
-        Failure::usage(format!("no question is named {name}"))
-            .with_remedy(format!("there are {}", names.join(", ")))
+        Failure::usage(format!(
+            "no question is named {name}{}",
+            did_you_mean(name, names.iter().copied())
+        ))
+        .with_remedy(format!("there are {}", names.join(", ")))
     })
 }
 
