@@ -118,6 +118,12 @@ fn the_summary_has_pgbenchs_lines() {
                 ours.join("\n")
             );
         }
+        let by_statement = ours
+            .iter()
+            .filter(|line| line.ends_with("statement latency percentiles in milliseconds:"));
+        let scripts = 1 + usize::from(args.contains(&"-b"));
+        let expected = if args.contains(&"-r") { scripts } else { 0 };
+        assert_eq!(by_statement.count(), expected, "{}", ours.join("\n"));
     }
     fs::remove_dir_all(&dir).unwrap();
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::args::PgbenchArgs;
 use pgassay_load::script::Program;
-use pgassay_load::{Latency, Protocol, SliceResult};
+use pgassay_load::{CommandResult, Latency, Protocol, SliceResult};
 
 /// What the summary needs besides the result.
 pub struct Frame<'a> {
@@ -184,9 +184,12 @@ fn all_latency(result: &SliceResult) -> Latency {
     all
 }
 
+/// The percentiles that are printed, of the whole and of each statement.
+const PERCENTILES: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
+
 fn beyond_pgbench(out: &mut String, result: &SliceResult, latency: &Latency) {
     let _ = write!(out, "latency percentiles (ms):");
-    for percentile in [50.0, 90.0, 99.0, 99.9, 99.99] {
+    for percentile in PERCENTILES {
         let _ = write!(
             out,
             " p{percentile} {:.3},",
@@ -275,6 +278,34 @@ fn by_script(out: &mut String, frame: &Frame<'_>, result: &SliceResult, total: u
                     writeln!(out, "   {:11.3}  {:10}  {text}", ms(mean), seen.failures)
                 };
             }
+            statement_percentiles(out, indent, &script.lines, &done.commands);
         }
+    }
+}
+
+/// Percentiles of each statement that ran, after pgbench's own lines: scripts may read those by their columns.
+fn statement_percentiles(
+    out: &mut String,
+    indent: &str,
+    texts: &[String],
+    commands: &[CommandResult],
+) {
+    let _ = write!(
+        out,
+        "{indent}statement latency percentiles in milliseconds:\n  "
+    );
+    for percentile in PERCENTILES {
+        let _ = write!(out, "  {:>9}", format!("p{percentile}"));
+    }
+    let _ = writeln!(out, "  {:>9}", "max");
+    for (text, seen) in texts.iter().zip(commands) {
+        let Some(latency) = &seen.latency else {
+            continue;
+        };
+        let _ = write!(out, "  ");
+        for percentile in PERCENTILES {
+            let _ = write!(out, "  {:9.3}", ms(latency.percentile(percentile) as f64));
+        }
+        let _ = writeln!(out, "  {:9.3}  {text}", ms(latency.longest() as f64));
     }
 }

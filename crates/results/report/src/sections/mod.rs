@@ -7,6 +7,7 @@ mod axes;
 mod backends;
 mod binary;
 mod budget;
+mod by_script;
 mod checkpoints;
 mod cpu;
 pub mod diagnosis;
@@ -20,6 +21,7 @@ mod latency;
 pub mod method;
 mod metric_table;
 pub(super) mod observed;
+mod percentiles;
 mod pgio;
 mod pmu;
 mod primitives;
@@ -61,6 +63,7 @@ const SECTIONS: &[Make] = &[
     axes::section,
     results::further,
     findings::section,
+    by_script::section,
     statements::section,
     summary::section,
     primitives::section,

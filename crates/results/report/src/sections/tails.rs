@@ -1,15 +1,14 @@
-//! Latency in detail: far percentiles by script and statement, their curve, and latency over time.
+//! Latency in detail: far percentiles, their curve, and latency over time.
 
 use pgassay_analysis::Analysis;
 use pgassay_analysis::analysis::StageAnalysis;
-use pgassay_analysis::latency::{LatencyDetail, Percentiles, ROWS_PER_DECADE, ScriptLatency};
+use pgassay_analysis::latency::{LatencyDetail, ROWS_PER_DECADE};
 use pgassay_analysis::measured::{PointAnalysis, StageArm};
 
-use super::metric_table::{largest, time_unit};
+use super::percentiles::{Row, laid_out};
 use super::{place, points};
 use crate::document::{
-    Axis, Block, Cell, Chart, Column, Depth, HeatColumn, HeatMap, Interval, Notes, Scale, Section,
-    Series, Table,
+    Axis, Block, Chart, Depth, HeatColumn, HeatMap, Interval, Notes, Scale, Section, Series, Table,
 };
 use crate::number;
 
@@ -25,9 +24,10 @@ pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
     if detailed.is_empty() {
         return None;
     }
-    let mut blocks = vec![Block::Table(percentiles(&detailed))];
-    blocks.extend(by_script(load, &detailed).map(Block::Table));
-    blocks.push(Block::Chart(Box::new(curves(&detailed))));
+    let mut blocks = vec![
+        Block::Table(percentiles(&detailed)),
+        Block::Chart(Box::new(curves(&detailed))),
+    ];
     for map in mapped(&detailed).filter_map(heat_map) {
         blocks.push(Block::HeatMap(Box::new(map)));
     }
@@ -82,50 +82,10 @@ fn position(load: &StageAnalysis, arm: &StageArm) -> usize {
     load.arms.iter().position(same).unwrap_or(0)
 }
 
-const FIGURES: [(&str, u8); 7] = [
-    ("transactions", 4),
-    ("p50", 0),
-    ("p90", 3),
-    ("p99", 0),
-    ("p99.9", 2),
-    ("p99.99", 1),
-    ("max", 0),
-];
-
-/// A row before its columns have units: its name, how many there are, and times in microseconds.
-struct Row(String, u64, [Option<f64>; 6]);
-
-fn row(name: impl Into<String>, p: &Percentiles) -> Row {
-    let times = [p.p50, p.p90, p.p99, p.p99_9, p.p99_99, p.max];
-    Row(name.into(), p.count, times)
-}
-
-/// Columns and cells, each column in one unit.
-fn laid_out(names: &str, rows: &[Row]) -> (Vec<Column>, Vec<Vec<Cell>>) {
-    let units: Vec<(f64, &str)> = (0..6)
-        .map(|i| time_unit("µs", largest(rows.iter().filter_map(|row| row.2[i]))))
-        .collect();
-    let mut columns = vec![Column::words(names, 0)];
-    columns.extend(FIGURES.iter().enumerate().map(|(i, (name, rank))| {
-        let unit = if i == 0 { "" } else { units[i - 1].1 };
-        Column::figures(name, unit, *rank)
-    }));
-    let cells = rows.iter().map(|Row(name, count, times)| {
-        let mut cells = vec![Cell::plain(name), Cell::plain(number::count(*count))];
-        let times = times.iter().zip(&units);
-        cells.extend(times.map(|(time, (factor, _))| {
-            Cell::plain_or_missing(time.map(|time| number::single(time * factor)))
-        }));
-        cells
-    });
-    let cells = cells.collect();
-    (columns, cells)
-}
-
 fn percentiles(detailed: &[Detailed]) -> Table {
     let mut rows = Vec::new();
     for d in detailed {
-        rows.push(row(&d.name, &d.detail.all));
+        rows.push(Row::new(&d.name, &d.detail.all));
         let apart = [
             ("from the actual start", &d.detail.from_actual_start),
             ("first on a connection", &d.detail.first),
@@ -133,11 +93,11 @@ fn percentiles(detailed: &[Detailed]) -> Table {
         ];
         for (what, found) in apart {
             if let Some(p) = found {
-                rows.push(row(format!("{}: {what}", d.name), p));
+                rows.push(Row::new(format!("{}: {what}", d.name), p));
             }
         }
     }
-    let (columns, rows) = laid_out("where", &rows);
+    let (columns, rows) = laid_out("where", &["transactions"], &rows);
     Table {
         caption:
             "Percentiles of all transactions of all trials together, from the intended start. \
@@ -148,56 +108,6 @@ fn percentiles(detailed: &[Detailed]) -> Table {
         rows,
         folded: false,
         marks: vec![],
-    }
-}
-
-/// By script and by statement, where they were told apart.
-fn by_script(load: &StageAnalysis, detailed: &[Detailed]) -> Option<Table> {
-    let mut rows = Vec::new();
-    for d in detailed {
-        for (at, script) in d.detail.scripts.iter().enumerate() {
-            rows.push(row(format!("{}: {}", d.name, script.name), &script.latency));
-            for statement in &script.statements {
-                let text = statement_text(load, at, script, statement.command);
-                rows.push(row(format!("… {text}"), &statement.latency));
-            }
-        }
-    }
-    let (columns, rows) = laid_out("script", &rows);
-    (!rows.is_empty()).then(|| Table {
-        caption: "Percentiles by script, and by its commands where they were measured.".to_owned(),
-        columns,
-        rows,
-        folded: false,
-        marks: vec![],
-    })
-}
-
-/// The n-th command of a script as it was recorded; of runs of before that, by the lines of its text.
-fn statement_text(load: &StageAnalysis, at: usize, script: &ScriptLatency, command: u32) -> String {
-    let workload = &load.plan.workload;
-    let recorded = workload.commands.get(at);
-    let recorded = recorded.and_then(|commands| commands.get(command as usize));
-    let lines: Vec<&str> = match recorded {
-        Some(_) => Vec::new(),
-        None => workload
-            .scripts
-            .get(at)
-            .map_or("", |plan| plan.text.as_str())
-            .lines()
-            .map(str::trim)
-            .filter(|line| !line.is_empty() && !line.starts_with("--"))
-            .collect(),
-    };
-    // One command to a line, as nearly all scripts are written; else only its number is certain.
-    let last = script.statements.last().map_or(0, |s| s.command as usize);
-    let by_line = || lines.get(command as usize).filter(|_| lines.len() > last);
-    match recorded.map(String::as_str).or_else(|| by_line().copied()) {
-        Some(line) => {
-            let short: String = line.chars().take(60).collect();
-            format!("{}: {short}", command + 1)
-        }
-        None => format!("command {}", command + 1),
     }
 }
 

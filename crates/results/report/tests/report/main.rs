@@ -3,6 +3,7 @@
 //! `BLESS=1 cargo test -p pgassay-report --test report` writes the goldens anew; look
 //! at the difference before you commit it. What each kind of golden holds: CONTRIBUTING.md.
 
+mod by_script;
 mod fixture;
 mod glance;
 mod machine;
