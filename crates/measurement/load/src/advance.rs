@@ -142,6 +142,9 @@ impl Worker<'_> {
         }
         client.tries = 1;
         client.random_at_begin = client.random.clone();
+        if let Some(begun) = client.begun.get_mut(client.script) {
+            *begun += 1;
+        }
         client.command = 0;
         client.command_started = now;
         client.phase = Phase::Command;

@@ -75,6 +75,12 @@ pub(super) struct Client {
     /// By which it chooses its scripts, where it does so by itself.
     pub choose: Option<Random>,
     pub script: usize,
+    /// Its number among those that run the same scripts.
+    pub number: u32,
+    /// How many these are.
+    pub among: u32,
+    /// Transactions begun in this slice, by script; empty where no script counts them.
+    pub begun: Vec<u64>,
     /// The script after which a person thinks, where they do.
     pub thinks_about: Option<usize>,
     /// Where it is in what is replayed.
@@ -120,8 +126,19 @@ impl Client {
 
     /// Takes a row's values into its variables.
     pub fn draw(&mut self, draw: &Draw, into_text: bool) {
-        let row = self.random.uniform(0, draw.rows() as i64 - 1) as usize;
+        let row = match draw.in_order {
+            true => self.turn(draw.rows()),
+            false => self.random.uniform(0, draw.rows() as i64 - 1) as usize,
+        };
         self.set(&draw.slots, draw.row(row), into_text);
+    }
+
+    /// The row of this transaction, where clients take turns: the n-th of so many clients takes every so-manieth.
+    fn turn(&self, rows: usize) -> usize {
+        let begun = self.begun.get(self.script).copied().unwrap_or(0);
+        let earlier = u128::from(begun.saturating_sub(1)) * u128::from(self.among);
+        let row = (u128::from(self.number) + earlier) % rows.max(1) as u128;
+        row as usize
     }
 
     /// Sets variables: as values stand in a statement's text, or as parameters are sent, where one that is
@@ -152,6 +169,9 @@ impl Client {
             random_at_begin: Random::new(0),
             choose: None,
             script: 0,
+            number: id,
+            among: 1,
+            begun: Vec::new(),
             thinks_about: None,
             place: Place::default(),
             command: 0,

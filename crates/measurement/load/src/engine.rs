@@ -248,11 +248,18 @@ impl Engine {
             .share
             .unwrap_or(Share::whole(self.clients.len() as u32));
         seeds.skip(share.first_client);
+        let begun = match self.shared.program.draws_in_order() {
+            true => vec![0; self.shared.program.scripts().len()],
+            false => Vec::new(),
+        };
         for (client, id) in self.clients.iter_mut().zip(share.first_client..) {
             let seed = seeds.bits();
             client.id = id;
             client.random = Random::new(seed);
             client.choose = spec.share.map(|_| Random::new(seed ^ CHOICE));
+            client.number = id;
+            client.among = share.clients;
+            client.begun = begun.clone();
         }
         let drawn = share.first_client + self.clients.len() as u32;
         seeds.skip(share.clients.saturating_sub(drawn));

@@ -344,8 +344,11 @@ fn one(name: &str) -> Result<Part, Failure> {
         || name.to_owned(),
         |file| file.to_string_lossy().into_owned(),
     );
+    let directory = path.parent().unwrap_or(Path::new(""));
+    let whole = script::with_rows(&text, directory)
+        .map_err(|why| Failure::usage(format!("{name}: {why}")))?;
     let mut entry =
-        Entry::read(&shown, &text).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+        Entry::read(&shown, &whole).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
     if entry.scripts.is_empty() {
         return Err(Failure::usage(format!("the script {name} does nothing")));
     }
@@ -362,8 +365,13 @@ fn may_write(text: &str) -> bool {
         "insert", "update", "delete", "merge", "truncate", "copy", "call", "create", "drop",
         "alter", "vacuum", "nextval", "do",
     ];
+    // Values are no statements.
+    let is_read = |line: &&str| {
+        let line = line.trim_start();
+        !line.starts_with("--") && !line.starts_with("\\draw ")
+    };
     text.lines()
-        .filter(|line| !line.trim_start().starts_with("--"))
+        .filter(is_read)
         .flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_'))
         .any(|word| WORDS.iter().any(|w| word.eq_ignore_ascii_case(w)))
 }

@@ -196,7 +196,11 @@ pub(super) fn compile(text: &str, symbols: &mut Symbols) -> Result<Compiled, Mis
                     }
                     other => other?,
                 }
-                first_line(&text[offset..end])
+                match compiler.commands.last() {
+                    // Its rows may be many.
+                    Some(Command::Draw(draw)) => draw_line(draw),
+                    _ => first_line(&text[offset..end]),
+                }
             }
         };
         // \gset belongs to the statement before it.
@@ -218,6 +222,11 @@ pub(super) fn compile(text: &str, symbols: &mut Symbols) -> Result<Compiled, Mis
         lines,
         deferred: compiler.deferred,
     })
+}
+
+/// A `\draw` without its rows.
+fn draw_line(draw: &Draw) -> String {
+    format!("\\draw {} from …", draw.names.join(" "))
 }
 
 /// A command's first line.

@@ -1,4 +1,5 @@
 //! `\draw name … from value …`: rows of values that were seen together, of which one is drawn each time.
+//! `in order` at the end takes one row after the other: clients take turns, each transaction takes the next row.
 //!
 //! Not pgbench's: with it a script carries the parameters of real statements, texts among them, as they
 //! occurred side by side. A value is a number, `'text'` with quotes doubled, `E'text'` with `\n`, `\r`,
@@ -39,6 +40,8 @@ pub struct Draw {
     pub names: Vec<String>,
     /// Row after row.
     values: Vec<Drawn>,
+    /// Whether rows are taken one after the other, and not at random.
+    pub in_order: bool,
 }
 
 impl Draw {
@@ -55,9 +58,9 @@ impl Draw {
 }
 
 /// A token and the byte at which it begins.
-struct Token<'a> {
-    offset: usize,
-    text: &'a str,
+pub(super) struct Token<'a> {
+    pub offset: usize,
+    pub text: &'a str,
 }
 
 /// Reads what follows `\draw`, from byte `start` to `end` of the script.
@@ -73,6 +76,14 @@ pub(super) fn parse(
         Mistake::new(end, "missing \"from\"").hint("\\draw NAME … from VALUE …, row after row")
     })?;
     let (names, values) = (&tokens[..from], &tokens[from + 1..]);
+    let (values, in_order) = match values {
+        [values @ .., a, b] if (a.text, b.text) == ("in", "order") => (values, true),
+        values => (values, false),
+    };
+    if let Some(file) = values.first().filter(|token| token.text == "file") {
+        let what = "the rows of a file are not read here";
+        return Err(Mistake::new(file.offset, what).hint("write the rows into the script"));
+    }
     if names.is_empty() {
         return Err(Mistake::new(tokens[from].offset, "missing variable name"));
     }
@@ -97,6 +108,7 @@ pub(super) fn parse(
         slots,
         names: names.iter().map(|name| name.text.to_owned()).collect(),
         values: values?,
+        in_order,
     })
 }
 
@@ -174,7 +186,7 @@ fn unescaped(inner: &str) -> String {
 }
 
 /// Words and quoted values; a backslash at the end of a line is blank.
-fn tokens(text: &str, start: usize, end: usize) -> Result<Vec<Token<'_>>, Mistake> {
+pub(super) fn tokens(text: &str, start: usize, end: usize) -> Result<Vec<Token<'_>>, Mistake> {
     let bytes = &text.as_bytes()[..end];
     let mut found = Vec::new();
     let mut at = start;
@@ -277,6 +289,13 @@ mod tests {
     }
 
     #[test]
+    fn rows_are_taken_in_order_where_that_is_said() {
+        let draw = drawn("\\draw a from 1 'in' 'order' in order\nSELECT :a;\n");
+        assert!(draw.in_order && draw.rows() == 3);
+        assert!(!drawn("\\draw a from 1 'in' 'order'\nSELECT :a;\n").in_order);
+    }
+
+    #[test]
     fn any_text_comes_back() {
         for text in [
             "",
@@ -314,6 +333,10 @@ mod tests {
             "\\draw a from x",
             "\\draw a from inf",
             "\\draw a from E'x\\",
+            "\\draw a from in order",
+            "\\draw a from 1 in",
+            "\\draw a from 1 order",
+            "\\draw a from file x.csv",
         ] {
             let script = format!("{wrong}\nSELECT 1;");
             assert!(Program::new().add("s", &script, 1).is_err(), "{wrong}");

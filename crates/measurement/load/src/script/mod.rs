@@ -14,6 +14,7 @@ mod expr;
 mod mistake;
 mod parser;
 mod random;
+mod rows;
 mod split;
 mod token;
 mod value;
@@ -28,6 +29,7 @@ pub use command::{Capture, Command, Part, ShellWord, SleepTime, Sql, VarPrefix, 
 pub use draw::{Draw, Drawn, is_number, quoted};
 pub use expr::{Expr, Scope, Slot, Var};
 pub use random::Random;
+pub use rows::{row_files, with_rows};
 pub use value::{EvalError, Value};
 pub(crate) use words::leading_int;
 
@@ -83,6 +85,8 @@ pub struct Program {
     scripts: Vec<Script>,
     symbols: Symbols,
     total_weight: u64,
+    /// Whether any takes rows in order.
+    in_order: bool,
 }
 
 /// How many scripts pgbench takes.
@@ -164,6 +168,9 @@ impl Program {
     ) {
         self.symbols = symbols;
         self.total_weight += u64::from(weight);
+        self.in_order |= commands
+            .iter()
+            .any(|command| matches!(command, Command::Draw(draw) if draw.in_order));
         self.scripts.push(Script {
             name: name.to_owned(),
             weight,
@@ -205,6 +212,11 @@ impl Program {
             }
         }
         self.scripts.len() - 1
+    }
+
+    /// Whether any command takes rows one after the other.
+    pub fn draws_in_order(&self) -> bool {
+        self.in_order
     }
 
     /// Whether any command goes on from rows that the server sends.

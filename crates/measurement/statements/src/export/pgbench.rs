@@ -22,6 +22,9 @@ pub fn script(script: &Script, rows: usize) -> Result<String, String> {
     let mut body: Vec<(&Command, &str)> = Vec::new();
     for (command, line) in script.commands.iter().zip(&script.lines) {
         match command {
+            Command::Draw(draw) if draw.in_order => {
+                return Err("pgbench takes no rows in order (\\draw … in order)".to_owned());
+            }
             Command::Draw(draw) if is_settable(draw, rows) => numbers(&mut written, draw, rows),
             Command::Draw(draw) => inlined.push(draw),
             Command::Sql(_) => body.push((command, line)),

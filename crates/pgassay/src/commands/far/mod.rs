@@ -8,6 +8,7 @@
 
 mod agent;
 mod files;
+mod given;
 mod keep;
 mod load;
 mod near;

@@ -1,12 +1,13 @@
 //! A command line for another machine: which one, and what is typed there.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::bail;
 use pgassay_far::Place;
 use pgassay_model::Failure;
 
+use super::given::{Given, files, given_name, rows};
 use super::page::{self, Page};
 use super::rules::Typed;
 use super::say;
@@ -33,15 +34,6 @@ pub struct There {
     pub scratch: Option<String>,
     /// What was typed of a load that comes from here.
     pub load: Option<Typed>,
-}
-
-/// A file that is sent there.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Given {
-    /// Here.
-    pub from: PathBuf,
-    /// There, below the directory in which the command runs.
-    pub name: String,
 }
 
 /// Where the command belongs, if not here.
@@ -126,7 +118,12 @@ pub fn sought(args: &Args, typed: &[OsString]) -> anyhow::Result<Option<There>> 
         if let (Some(from), true) = (path.to_str(), name.as_str() != path.as_os_str()) {
             substitute(&mut words, from, &name);
         }
+        let rows = match args.command {
+            Command::Run(_) | Command::Compare(_) => rows(&path, &name),
+            _ => Vec::new(),
+        };
         given.push(Given { from: path, name });
+        given.extend(rows);
     }
     let page = Page::of(&args.command, name)?;
     if page.is_some() {
@@ -269,55 +266,6 @@ fn refuse_what_is_here(command: &Command, name: &str) -> anyhow::Result<()> {
     }
 }
 
-/// The files of this machine that a command names and that are there.
-fn files(command: &Command) -> Vec<PathBuf> {
-    let script = |text: &String| {
-        let path = text
-            .rsplit_once('@')
-            .map_or(text.as_str(), |(path, _)| path);
-        [text.as_str(), path]
-            .map(PathBuf::from)
-            .into_iter()
-            .find(|p| p.is_file())
-    };
-    let path = |path: &PathBuf| Some(path.clone()).filter(|path| path.is_file());
-    let mut files: Vec<PathBuf> = match command {
-        Command::Run(args) => {
-            let scripts = args.load.files.iter().chain([&args.workload]);
-            let config = args.io.data.config.as_ref();
-            scripts
-                .filter_map(script)
-                .chain(config.and_then(path))
-                .collect()
-        }
-        Command::Compare(args) => {
-            let scripts = args.dials.files.iter().chain([&args.workload]);
-            let config = args.data.config.as_ref();
-            scripts
-                .filter_map(script)
-                .chain(config.and_then(path))
-                .collect()
-        }
-        Command::Lab(args) => args.plan.iter().filter_map(script).collect(),
-        Command::Patch(args) => args
-            .patches
-            .iter()
-            .chain(&args.plan)
-            .filter_map(path)
-            .collect(),
-        Command::Diagnose(args) => {
-            let against = args.against.iter().map(PathBuf::from);
-            let mut files: Vec<_> = args.perf.iter().filter_map(path).collect();
-            files.extend(against.filter(|path| path.is_file()));
-            files
-        }
-        _ => Vec::new(),
-    };
-    files.sort();
-    files.dedup();
-    files
-}
-
 /// Where the result of a command goes, if that can be said of it.
 pub fn show(command: &Command) -> Option<&ShowArgs> {
     match command {
@@ -339,18 +287,6 @@ fn written(command: &Command) -> Vec<PathBuf> {
         _ => None,
     };
     shown.into_iter().chain(own).cloned().collect()
-}
-
-/// The name of a file there: its own where that stays below the directory.
-fn given_name(path: &Path, number: usize) -> String {
-    let below = path
-        .components()
-        .all(|c| matches!(c, std::path::Component::Normal(_)));
-    match (below, path.to_str(), path.file_name()) {
-        (true, Some(name), _) => name.to_owned(),
-        (_, _, Some(name)) => format!("given-{number}/{}", name.to_string_lossy()),
-        _ => format!("given-{number}/file"),
-    }
 }
 
 /// Flags whose values are places, and no targets.
@@ -514,7 +450,9 @@ mod tests {
         let dir =
             pgassay_sys::private::Directory::make(&std::env::temp_dir(), "pgassay-words").unwrap();
         let script = dir.path().join("mine.sql");
-        std::fs::write(&script, "SELECT 1;").unwrap();
+        let text = "\\draw a from file rows.csv\nSELECT :a;";
+        std::fs::write(&script, text).unwrap();
+        std::fs::write(dir.path().join("rows.csv"), "1\n").unwrap();
         let script = script.to_str().unwrap();
         let weighted = format!("{script}@3");
         let out = dir.path().join("out.json");
@@ -525,7 +463,12 @@ mod tests {
             there.words.join(" "),
             "run given-0/mine.sql temp --file given-0/mine.sql@3"
         );
-        assert_eq!(there.given.len(), 1);
+        let names: Vec<&str> = there
+            .given
+            .iter()
+            .map(|given| given.name.as_str())
+            .collect();
+        assert_eq!(names, ["given-0/mine.sql", "given-0/rows.csv"]);
         let output = format!("--output={}", out.display());
         let there = sought_in(&["collect", "ssh://db1/", &output])
             .unwrap()

@@ -11,6 +11,7 @@ mod words;
 
 use std::ffi::OsString;
 use std::io::Read as _;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -23,7 +24,7 @@ use words::{Refusal, complain, failed_query, inform, warn};
 
 use crate::exit::Exit;
 use crate::terminal::{ClosedPipe, Terminal};
-use pgassay_load::script::{BUILTINS, Builtin, Program, Value, find_builtin};
+use pgassay_load::script::{BUILTINS, Builtin, Program, Value, find_builtin, with_rows};
 use pgassay_load::{
     Edge, Engine, Event, Gaps, Length, OnError, Options, Progress, Says, Schedule, Serving,
     SliceSpec, Tone,
@@ -172,6 +173,9 @@ fn scripts(args: &PgbenchArgs) -> Result<(Program, bool)> {
             Source::File(typed) => {
                 let (path, weight) = weighted(typed)?;
                 let text = read_script(path)?;
+                let directory = Path::new(path).parent().unwrap_or(Path::new(""));
+                let text = with_rows(&text, directory)
+                    .map_err(|why| Refusal::error(format!("{path}: {why}")))?;
                 program
                     .add_deferring(path, &text, weight)
                     .map_err(Refusal::from)?;
