@@ -212,6 +212,9 @@ pub struct Dials {
     /// Transactions meant to start a second over all clients; `None` is a closed loop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_tps: Option<f64>,
+    /// The rate at the end of each trial's window, where it changes evenly over the window from `rate_tps`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_end_tps: Option<f64>,
     /// Starts that are later than this are left out, transactions that take longer are late.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_limit_ms: Option<f64>,

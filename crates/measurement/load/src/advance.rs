@@ -64,6 +64,7 @@ impl Worker<'_> {
             .options
             .latency_limit
             .map(|limit| limit.as_nanos() as u64);
+        self.drop_backlog(now);
         let start = loop {
             if self.starts.is_none() && !self.shared.options.pauses.is_empty() {
                 break self.after_pause(i, script, now);

@@ -108,6 +108,8 @@ pub(super) struct Worker<'a> {
     pub clients: &'a mut [Client],
     pub spec: SliceSpec,
     pub starts: Option<Starts>,
+    /// When the window is to begin, until what was due before and has not begun is dropped.
+    pub(super) drops_before: Option<u64>,
     pub choose: Random,
     pub tally: Tally,
     pub(super) journal: Option<Box<dyn Journal>>,
@@ -175,6 +177,11 @@ impl<'a> Worker<'a> {
             spec.keep,
             handed,
         );
+        // The backlog of the warm-up is no part of the window.
+        let drops_before = match spec.length {
+            Length::Time(_) if !spec.warmup.is_zero() => Some(control.begin + nanos(spec.warmup)),
+            _ => None,
+        };
         Worker {
             shared,
             control,
@@ -182,6 +189,7 @@ impl<'a> Worker<'a> {
             clients,
             spec,
             starts,
+            drops_before,
             choose,
             tally,
             journal,
@@ -536,6 +544,16 @@ impl<'a> Worker<'a> {
     }
 
     /// Counts the starts that were meant to lie before the window's end and have not begun.
+    /// Leaves out the starts of the warm-up that have not begun at its end.
+    pub(super) fn drop_backlog(&mut self, now: u64) {
+        if let (Some(starts), Some(begin)) = (&mut self.starts, self.drops_before)
+            && now >= begin
+        {
+            starts.skip_to(begin);
+            self.drops_before = None;
+        }
+    }
+
     fn count_behind(&mut self, end: u64) {
         if self.control.start.load(Ordering::Relaxed) == u64::MAX {
             return;
@@ -547,6 +565,7 @@ impl<'a> Worker<'a> {
             .count() as u64;
         // None is to begin after the planned end, and the window's edge may come late.
         let missed = self.missed(end.min(self.control.planned_end));
+        self.drop_backlog(end);
         let Some(starts) = &mut self.starts else {
             if self.is_paced() {
                 self.tally.result.behind += waiting + missed;

@@ -21,9 +21,9 @@ pub struct LoadArgs {
     #[arg(group = OF_SCRIPTS, long, short = 'M', value_enum)]
     pub protocol: Option<Protocol>,
     /// Transactions meant to start a second, over all clients; latency then counts from the intended
-    /// start
-    #[arg(group = OF_SCRIPTS, long, short = 'R', value_name = "TPS", value_parser = rate)]
-    pub rate: Option<f64>,
+    /// start. A rate such as 1000..5000 changes evenly over the window of each trial
+    #[arg(group = OF_SCRIPTS, long, short = 'R', value_name = "TPS[..TPS]", value_parser = rate)]
+    pub rate: Option<Rate>,
     /// Leave out starts that are later than this, count transactions that take longer as late
     #[arg(group = OF_SCRIPTS, long, short = 'L', value_name = "MS", value_parser = milliseconds)]
     pub latency_limit: Option<f64>,
@@ -188,7 +188,8 @@ impl LoadArgs {
             plan.protocol = protocol.name().to_owned();
         }
         plan.idle = self.idle.unwrap_or(plan.idle);
-        plan.dials.rate_tps = self.rate;
+        plan.dials.rate_tps = self.rate.map(|rate| rate.begin);
+        plan.dials.rate_end_tps = self.rate.and_then(|rate| rate.end);
         plan.dials.latency_limit_ms = self.latency_limit;
         plan.dials.max_tries = self.max_tries.or(plan.dials.max_tries);
         plan.dials.think_times = self.think_times;
@@ -288,12 +289,31 @@ impl LoadArgs {
     }
 }
 
-fn rate(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
+/// Transactions a second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rate {
+    /// When the window begins, and before.
+    pub begin: f64,
+    /// When it ends, where the rate changes.
+    pub end: Option<f64>,
+}
+
+fn rate(text: &str) -> Result<Rate, String> {
+    let number = |text: &str| match text.trim().parse::<f64>() {
         Ok(n) if n > 0.0 && n <= 1e9 => Ok(n),
         _ => Err(format!(
-            "`{text}` is not a number of transactions a second above 0"
+            "`{text}` is not a number of transactions a second above 0, or two of them such as 1000..5000"
         )),
+    };
+    match text.split_once("..") {
+        None => Ok(Rate {
+            begin: number(text)?,
+            end: None,
+        }),
+        Some((begin, end)) => Ok(Rate {
+            begin: number(begin)?,
+            end: Some(number(end)?),
+        }),
     }
 }
 
@@ -362,6 +382,13 @@ mod tests {
         let plan = load.workload("select-only").unwrap();
         assert_eq!((plan.protocol.as_str(), plan.idle), ("simple", 9));
         assert_eq!(plan.dials.rate_tps, Some(250.5));
+        assert_eq!(plan.dials.rate_end_tps, None);
+        let ramp = parsed(&["--rate", "1e3..250.5"]).unwrap();
+        let ramp = ramp.workload("select-only").unwrap().dials;
+        assert_eq!(
+            (ramp.rate_tps, ramp.rate_end_tps),
+            (Some(1000.0), Some(250.5))
+        );
         assert_eq!(plan.dials.define, [("a".to_owned(), "b=c".to_owned())]);
         assert!(plan.dials.reconnect && plan.dials.per_statement);
         assert_eq!(plan.scripts.len(), 2);
@@ -388,6 +415,10 @@ mod tests {
             &["--rate", "0"][..],
             &["--rate", "-3"],
             &["--rate", "nan"],
+            &["--rate", "5..0"],
+            &["--rate", "..5"],
+            &["--rate", "5.."],
+            &["--rate", "1..2..3"],
             &["--latency-limit", "0"],
             &["--define", "novalue"],
             &["--define", "1x=3"],

@@ -39,6 +39,7 @@ mod lab;
 #[cfg(target_arch = "x86_64")]
 mod lines;
 mod live_view;
+mod load_options;
 mod loads;
 mod log_prefixes;
 mod lying_pages;

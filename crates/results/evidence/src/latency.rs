@@ -17,6 +17,8 @@ use crate::trial_view::decode;
 const BEYOND: f64 = 5.0;
 /// Columns of a heat map at most: more can't be told apart on a page.
 const MOST_COLUMNS: usize = 240;
+/// Steps of a changing rate at most.
+const RAMP_STEPS: usize = 10;
 /// Rows of a heat map for each tenfold latency.
 pub const ROWS_PER_DECADE: f64 = 12.0;
 
@@ -49,6 +51,9 @@ pub struct LatencyDetail {
     /// How latencies lie over time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub over_time: Vec<Moment>,
+    /// The steps of a rate that changes over the window, where it does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ramp: Vec<RampStep>,
     /// Repetitions after serialization failures and deadlocks.
     pub retries: u64,
     /// Starts left out for being later than the latency limit.
@@ -108,6 +113,18 @@ pub struct StatementLatency {
     pub latency: Percentiles,
 }
 
+/// A part of the windows in which a changing rate was about the same.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RampStep {
+    /// Transactions meant to start a second, in its middle.
+    pub rate_tps: f64,
+    /// Transactions that ended well in it, a second.
+    pub throughput_tps: f64,
+    /// Of those, from the intended start.
+    pub latency: Percentiles,
+}
+
 /// A stretch of time in a trial.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -147,6 +164,7 @@ pub fn analyse(trials: &[&Trial], workload: &WorkloadPlan) -> Option<LatencyDeta
         connect: merged(trials.iter().map(|t| t.connects.as_deref())).map(|h| Percentiles::of(&h)),
         scripts: scripts(trials, workload),
         over_time: over_time(trials),
+        ramp: ramp(trials, workload),
         all: Percentiles::of(&all),
         retries: sum(|t| t.retries),
         skipped: sum(|t| t.skipped),
@@ -228,6 +246,48 @@ fn scripts(trials: &[&Trial], workload: &WorkloadPlan) -> Vec<ScriptLatency> {
                     .map(Percentiles::of)
                     .unwrap_or_default(),
                 statements: statements.collect(),
+            }
+        })
+        .collect()
+}
+
+/// The intervals of all trials by the rate that was to be kept in them.
+fn ramp(trials: &[&Trial], workload: &WorkloadPlan) -> Vec<RampStep> {
+    let dials = &workload.dials;
+    let (Some(from), Some(to)) = (dials.rate_tps, dials.rate_end_tps) else {
+        return Vec::new();
+    };
+    let shortest = trials.iter().map(|t| t.intervals.len()).min().unwrap_or(0);
+    let steps = shortest.min(RAMP_STEPS);
+    (0..steps)
+        .map(|step| {
+            let (mut seconds, mut done) = (0.0, 0);
+            let mut latencies = Vec::new();
+            for trial in trials {
+                let place = |step: usize| step * trial.intervals.len() / steps;
+                let within = place(step)..place(step + 1);
+                // The last interval ends with the window.
+                let length = |n: usize| {
+                    let begin = n as u64 * trial.interval_ns;
+                    trial.window_ns.saturating_sub(begin).min(trial.interval_ns)
+                };
+                seconds += within.clone().map(length).sum::<u64>() as f64 / 1e9;
+                done += trial.intervals[within.clone()].iter().sum::<u64>();
+                let kept = trial.interval_latency.get(within).unwrap_or_default();
+                latencies.extend(kept.iter().map(|text| Some(text.as_str())));
+            }
+            let middle = (step as f64 + 0.5) / steps as f64;
+            RampStep {
+                rate_tps: from + (to - from) * middle,
+                throughput_tps: if seconds > 0.0 {
+                    done as f64 / seconds
+                } else {
+                    0.0
+                },
+                latency: merged(latencies.into_iter())
+                    .as_ref()
+                    .map(Percentiles::of)
+                    .unwrap_or_default(),
             }
         })
         .collect()
@@ -319,6 +379,41 @@ mod tests {
             retries: 2,
             ..Trial::default()
         }
+    }
+
+    #[test]
+    fn a_changing_rate_is_told_by_its_steps() {
+        // Keeps up until 300 a second; from there on latency grows, and no more than that is done.
+        let trial = |slow: u64| {
+            let intervals: Vec<u64> = (0..20u64).map(|n| (2 + n).min(12)).collect();
+            let of = |(n, count): (usize, &u64)| {
+                let value = if n < 10 { 1_000_000 } else { slow };
+                recorded(std::iter::repeat_n(value, *count as usize))
+            };
+            Trial {
+                window_ns: 2_000_000_000,
+                interval_ns: 100_000_000,
+                latency: recorded([1_000_000]),
+                interval_latency: intervals.iter().enumerate().map(of).collect(),
+                intervals,
+                ..Trial::default()
+            }
+        };
+        let trials = [trial(50_000_000), trial(70_000_000)];
+        let trials: Vec<&Trial> = trials.iter().collect();
+        let mut workload = WorkloadPlan::default();
+        workload.dials.rate_tps = Some(20.0);
+        assert!(analyse(&trials, &workload).unwrap().ramp.is_empty());
+        workload.dials.rate_end_tps = Some(220.0);
+        let ramp = analyse(&trials, &workload).unwrap().ramp;
+        assert_eq!(ramp.len(), 10);
+        let rates: Vec<f64> = ramp.iter().map(|step| step.rate_tps.round()).collect();
+        assert_eq!((rates[0], rates[4], rates[9]), (30.0, 110.0, 210.0));
+        assert_eq!(ramp[0].throughput_tps, 25.0);
+        assert_eq!(ramp[9].throughput_tps, 120.0);
+        assert_eq!(ramp[0].latency.count, 10);
+        let p50 = |step: &RampStep| (step.latency.p50.unwrap() / 1000.0).round();
+        assert_eq!((p50(&ramp[4]), p50(&ramp[5])), (1.0, 50.0));
     }
 
     #[test]

@@ -99,6 +99,15 @@ fn can_be_kept(schedule: &Schedule) -> bool {
         Schedule::Closed => true,
         // Nothing is written as 0, which never comes.
         Schedule::Paced { per_second, .. } => (0.0..=FASTEST).contains(per_second),
+        Schedule::Ramp {
+            from,
+            to,
+            after,
+            over,
+        } => {
+            let kept = |rate: &f64| (0.0..=FASTEST).contains(rate);
+            [from, to].into_iter().all(kept) && *after <= LONGEST && *over <= LONGEST
+        }
         Schedule::Burst { every, .. } => (OFTEN..=LONGEST).contains(every),
     }
 }
@@ -148,6 +157,12 @@ mod tests {
             [
                 Schedule::Closed,
                 Schedule::Paced { per_second, gaps },
+                Schedule::Ramp {
+                    from: per_second,
+                    to: 1.0,
+                    after: every,
+                    over: every,
+                },
                 Schedule::Burst { size, every },
             ]
         };

@@ -32,6 +32,17 @@ pub(super) fn part(schedule: Schedule, share: &Share, own: u32) -> Schedule {
             per_second: per_second * f64::from(own) / f64::from(all),
             gaps,
         },
+        Schedule::Ramp {
+            from,
+            to,
+            after,
+            over,
+        } => Schedule::Ramp {
+            from: from * f64::from(own) / f64::from(all),
+            to: to * f64::from(own) / f64::from(all),
+            after,
+            over,
+        },
         Schedule::Burst { size, every } => {
             let upto = |client: u32| u64::from(size) * u64::from(client) / u64::from(all);
             let size = upto(share.first_client + own) - upto(share.first_client);
@@ -86,12 +97,23 @@ mod tests {
             size: 10,
             every: Duration::from_secs(1),
         };
+        let ramp = Schedule::Ramp {
+            from: 90.0,
+            to: 900.0,
+            after: Duration::from_secs(1),
+            over: Duration::from_secs(5),
+        };
         let shares = shares(7, 3, 1);
+        let mut ends = (0.0, 0.0);
         let mut rate = 0.0;
         let mut bursts = 0;
         for (share, own) in &shares {
             match part(paced, share, *own) {
                 Schedule::Paced { per_second, .. } => rate += per_second,
+                other => panic!("{other:?}"),
+            }
+            match part(ramp, share, *own) {
+                Schedule::Ramp { from, to, .. } => ends = (ends.0 + from, ends.1 + to),
                 other => panic!("{other:?}"),
             }
             match part(burst, share, *own) {
@@ -101,6 +123,7 @@ mod tests {
             assert_eq!(part(Schedule::Closed, share, *own), Schedule::Closed);
         }
         assert!((rate - 900.0).abs() < 1e-6);
+        assert!((ends.0 - 90.0).abs() < 1e-6 && (ends.1 - 900.0).abs() < 1e-6);
         assert_eq!(bursts, 10);
     }
 }

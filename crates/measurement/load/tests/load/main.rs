@@ -15,3 +15,4 @@ mod serving;
 mod shares;
 #[path = "../support/mod.rs"]
 mod support;
+mod turns;

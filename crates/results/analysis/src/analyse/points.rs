@@ -148,8 +148,11 @@ fn note_schedule(point: &mut PointAnalysis, dials: &Dials) {
         point.warnings.push(Warning::new(
             "behind-schedule",
             format!(
-                "the rate of {rate} a second was not kept: {behind} transactions that were due had \
-                 not begun"
+                "the rate of {rate}{} a second was not kept: {behind} transactions that were due had \
+                 not begun",
+                dials
+                    .rate_end_tps
+                    .map_or_else(String::new, |end| format!(" to {end}"))
             ),
         ));
     }

@@ -26,6 +26,7 @@ mod pgio;
 mod pmu;
 mod primitives;
 mod query_cost;
+mod ramp;
 mod reads;
 mod reference;
 pub mod results;
@@ -64,6 +65,7 @@ const SECTIONS: &[Make] = &[
     results::further,
     findings::section,
     by_script::section,
+    ramp::section,
     statements::section,
     summary::section,
     primitives::section,

@@ -57,18 +57,30 @@ pub(in crate::drivers) fn slice_spec(plan: &Plan, index: u32) -> SliceSpec {
         // Every slice draws other keys, the same ones when it is repeated.
         seed: plan.seed.wrapping_add(u64::from(index) << 32),
         share: None,
-        schedule: match plan.workload.dials.rate_tps {
-            None => Schedule::Closed,
-            Some(per_second) => Schedule::Paced {
-                per_second,
-                gaps: Gaps::Exponential,
-            },
-        },
+        schedule: schedule(plan),
         interval: Some(interval(plan.window_ms) / parts(plan.window_ms)),
         keep: parts(plan.window_ms),
         replay_from: Duration::ZERO,
         tick: None,
         follow: None,
+    }
+}
+
+/// When the clients' transactions are to start: a rate that changes does so over the window.
+fn schedule(plan: &Plan) -> Schedule {
+    let dials = &plan.workload.dials;
+    match (dials.rate_tps, dials.rate_end_tps) {
+        (None, _) => Schedule::Closed,
+        (Some(per_second), None) => Schedule::Paced {
+            per_second,
+            gaps: Gaps::Exponential,
+        },
+        (Some(from), Some(to)) => Schedule::Ramp {
+            from,
+            to,
+            after: Duration::from_millis(plan.warmup_ms),
+            over: Duration::from_millis(plan.window_ms),
+        },
     }
 }
 
