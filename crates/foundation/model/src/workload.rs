@@ -63,6 +63,17 @@ pub struct WorkloadPlan {
 }
 
 impl WorkloadPlan {
+    /// Clients that run one script each, with those of a point.
+    pub fn own_clients(&self) -> u32 {
+        let own = self.scripts.iter().filter_map(|script| script.clients);
+        own.fold(0, u32::saturating_add)
+    }
+
+    /// Connections that are open besides those of a point's clients.
+    pub fn further_connections(&self) -> u32 {
+        self.idle.saturating_add(self.own_clients())
+    }
+
     /// Whether its statements are about somebody's own tables: it makes none, and does without ours.
     pub fn is_on_own_tables(&self) -> bool {
         let ours = !self.setup.is_empty() || self.data.is_some();
@@ -197,6 +208,9 @@ pub struct ScriptPlan {
     pub name: String,
     /// Its share among the workload's scripts.
     pub weight: u32,
+    /// Clients that run this script and no other, concurrently with those of each point, which do not run it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clients: Option<u32>,
     /// Its text, as it was when the run began.
     pub text: String,
     /// How long a person takes around it, where clients wait so long.

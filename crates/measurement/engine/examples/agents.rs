@@ -135,6 +135,7 @@ fn plan(clients: u32) -> Plan {
         weight: 1,
         text: "SELECT :client_id;".to_owned(),
         pause: None,
+        clients: None,
     };
     Plan {
         workload: WorkloadPlan {

@@ -52,8 +52,11 @@ impl Worker<'_> {
             self.choose_recorded(i, replayer);
             return;
         }
-        let choose = self.clients[i].choose.as_mut().unwrap_or(&mut self.choose);
-        let script = self.shared.program.choose(choose);
+        let only = self.clients[i].role.only;
+        let script = only.unwrap_or_else(|| {
+            let choose = self.clients[i].choose.as_mut().unwrap_or(&mut self.choose);
+            self.shared.program.choose(choose)
+        });
         self.clients[i].script = script;
         self.step(i, || {
             let name = &self.shared.program.scripts()[script].name;
@@ -66,10 +69,11 @@ impl Worker<'_> {
             .map(|limit| limit.as_nanos() as u64);
         self.drop_backlog(now);
         let start = loop {
-            if self.starts.is_none() && !self.shared.options.pauses.is_empty() {
+            let keeps_to_none = self.starts.is_none() || only.is_some();
+            if keeps_to_none && !self.shared.options.pauses.is_empty() {
                 break self.after_pause(i, script, now);
             }
-            let Some(starts) = &mut self.starts else {
+            let Some(starts) = self.starts.as_mut().filter(|_| only.is_none()) else {
                 self.clients[i].phase = Phase::Begin;
                 return;
             };
@@ -116,7 +120,7 @@ impl Worker<'_> {
 
     fn begin_transaction(&mut self, i: usize) {
         if self.is_over() {
-            if self.is_paced() {
+            if self.is_paced() && self.clients[i].role.only.is_none() {
                 self.tally.result.behind += 1;
             }
             self.park(i);
@@ -132,7 +136,8 @@ impl Worker<'_> {
             }
         }
         let now = self.now();
-        let scheduled = self.starts.is_some()
+        let keeps_to_schedule = self.starts.is_some() && self.clients[i].role.only.is_none();
+        let scheduled = keeps_to_schedule
             || self.replayer().is_some()
             || !self.shared.options.pauses.is_empty();
         let client = &mut self.clients[i];

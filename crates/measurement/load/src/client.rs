@@ -4,6 +4,7 @@ use std::io;
 
 use super::failure::Failure;
 use super::replay::Place;
+use super::roles::Role;
 use super::wire::{TxStatus, Wire};
 use crate::options::Options;
 use crate::script::{Draw, Drawn, Program, Random, Slot, Value, Var};
@@ -75,10 +76,8 @@ pub(super) struct Client {
     /// By which it chooses its scripts, where it does so by itself.
     pub choose: Option<Random>,
     pub script: usize,
-    /// Its number among those that run the same scripts.
-    pub number: u32,
-    /// How many these are.
-    pub among: u32,
+    /// What it runs, and with how many others.
+    pub role: Role,
     /// Transactions begun in this slice, by script; empty where no script counts them.
     pub begun: Vec<u64>,
     /// The script after which a person thinks, where they do.
@@ -136,8 +135,8 @@ impl Client {
     /// The row of this transaction, where clients take turns: the n-th of so many clients takes every so-manieth.
     fn turn(&self, rows: usize) -> usize {
         let begun = self.begun.get(self.script).copied().unwrap_or(0);
-        let earlier = u128::from(begun.saturating_sub(1)) * u128::from(self.among);
-        let row = (u128::from(self.number) + earlier) % rows.max(1) as u128;
+        let earlier = u128::from(begun.saturating_sub(1)) * u128::from(self.role.among);
+        let row = (u128::from(self.role.number) + earlier) % rows.max(1) as u128;
         row as usize
     }
 
@@ -169,8 +168,7 @@ impl Client {
             random_at_begin: Random::new(0),
             choose: None,
             script: 0,
-            number: id,
-            among: 1,
+            role: Role::default(),
             begun: Vec::new(),
             thinks_about: None,
             place: Place::default(),

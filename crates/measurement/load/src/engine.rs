@@ -15,6 +15,7 @@ use super::live::{Follower, Live};
 use super::options::{Edge, Length, Options, Progress, Share, SliceSpec};
 use super::replay::Replayer;
 use super::result::SliceResult;
+use super::roles::Roles;
 use super::schedule::{Schedule, Starts};
 use super::tally;
 use super::worker::{Assignment, Control, Shared, Statement, Worker, monotonic};
@@ -248,6 +249,7 @@ impl Engine {
             .share
             .unwrap_or(Share::whole(self.clients.len() as u32));
         seeds.skip(share.first_client);
+        let roles = Roles::new(&self.shared.options.own_clients, share.clients);
         let begun = match self.shared.program.draws_in_order() {
             true => vec![0; self.shared.program.scripts().len()],
             false => Vec::new(),
@@ -257,8 +259,7 @@ impl Engine {
             client.id = id;
             client.random = Random::new(seed);
             client.choose = spec.share.map(|_| Random::new(seed ^ CHOICE));
-            client.number = id;
-            client.among = share.clients;
+            client.role = roles.of(id);
             client.begun = begun.clone();
         }
         let drawn = share.first_client + self.clients.len() as u32;
@@ -309,18 +310,29 @@ impl Engine {
         let coordinator = thread::current();
 
         seeds.skip(share.first_thread.saturating_mul(SEEDS_OF_A_THREAD));
+        // Threads whose clients keep to the schedule, which they share.
+        let mut scheduled = vec![false; threads];
+        let mut rest = self.clients.as_slice();
+        for (number, scheduled) in scheduled.iter_mut().enumerate() {
+            let (mine, others) = rest.split_at(share_of(rest.len(), threads - number));
+            *scheduled = mine.iter().any(|client| client.role.only.is_none());
+            rest = others;
+        }
+        let sharing = scheduled.iter().filter(|scheduled| **scheduled).count();
         let mut not_started = None;
         let parts: Vec<SliceResult> = thread::scope(|scope| {
             let mut handles = Vec::with_capacity(threads);
             let mut rest = self.clients.as_mut_slice();
             for (number, live) in live.iter().enumerate() {
-                let share = (rest.len() + threads - number - 1) / (threads - number);
+                let share = share_of(rest.len(), threads - number);
                 let (mine, others) = rest.split_at_mut(share);
                 rest = others;
                 let choose = Random::new(seeds.bits());
                 let throttle = Random::new(seeds.bits());
                 let _sampling = seeds.bits();
-                let starts = Starts::new(spec.schedule, number, threads, begin, throttle);
+                let before = scheduled[..number].iter().filter(|of| **of).count();
+                let starts = Starts::new(spec.schedule, before, sharing, begin, throttle);
+                let starts = starts.filter(|_| scheduled[number]);
                 let assignment = Assignment {
                     shared,
                     control: &control,
@@ -413,6 +425,11 @@ impl Engine {
         options.variables.iter().any(|(known, _)| known == name)
             || options.texts.iter().any(|(known, _)| known == name)
     }
+}
+
+/// How many of those that are left the first of so many threads gets.
+fn share_of(left: usize, threads: usize) -> usize {
+    left.div_ceil(threads)
 }
 
 /// The statements' names in the server and their messages, by script and command.

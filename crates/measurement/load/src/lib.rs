@@ -43,6 +43,7 @@ mod peer;
 mod recorded;
 mod replay;
 mod result;
+mod roles;
 mod saying;
 mod schedule;
 pub mod script;
@@ -68,6 +69,7 @@ pub use replay::{Execution, Pace, Replay, lanes};
 pub use result::{
     CONNECTION, Calls, CommandResult, Interval, Lost, ScriptResult, SliceResult, ThreadUse,
 };
+pub use roles::own_before;
 pub use schedule::{Gaps, Schedule};
 pub use sent::{Sent, sent};
 pub use wire::{Captured, Exchange, Fed, Keep, TxStatus, Wire, WireError};

@@ -111,6 +111,9 @@ pub struct Options {
     /// How long a person takes around each script of the program, by its place; empty where clients
     /// wait for nobody. A closed loop only.
     pub pauses: Vec<Pause>,
+    /// Clients that run this script and no other, by its place; empty or 0 where it has none. They are among all clients,
+    /// keep to no schedule, and count in what their script came to, not in the sums of all.
+    pub own_clients: Vec<u32>,
     /// Recorded sessions that clients go through, in place of scripts by weight and of a schedule.
     pub replay: Option<Arc<Replay>>,
     /// Keep a histogram for each script and each of its commands.
@@ -147,6 +150,7 @@ impl Default for Options {
             reconnect: false,
             timed_once_connected: false,
             pauses: Vec::new(),
+            own_clients: Vec::new(),
             replay: None,
             per_statement: false,
             cpus: Vec::new(),

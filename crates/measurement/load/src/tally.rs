@@ -53,6 +53,8 @@ pub(super) struct Tally {
     thread: ThreadUse,
     /// Where intervals go as well when they are over.
     handed: Option<Handed>,
+    /// Clients of their own, by script: those count by script only.
+    own_clients: Vec<u32>,
 }
 
 impl Tally {
@@ -64,6 +66,7 @@ impl Tally {
         interval_ns: Option<u64>,
         keep: u32,
         handed: Option<Handed>,
+        own_clients: Vec<u32>,
     ) -> Self {
         let scripts_detailed = detailed || scripts.len() > 1;
         let scripts = scripts
@@ -101,6 +104,7 @@ impl Tally {
             calls_at_open: Calls::default(),
             thread: ThreadUse::default(),
             handed,
+            own_clients,
         }
     }
 
@@ -144,6 +148,12 @@ impl Tally {
     pub fn success(&mut self, ended: &Ended) {
         self.result.transactions_sent += 1;
         let latency = ended.at.saturating_sub(ended.intended);
+        if self.has_own_clients(ended.script) {
+            if self.open {
+                self.success_of_own(ended, latency);
+            }
+            return;
+        }
         if ended.first {
             self.result.first.record(latency);
         }
@@ -178,6 +188,22 @@ impl Tally {
         }
     }
 
+    fn has_own_clients(&self, script: usize) -> bool {
+        self.own_clients.get(script).is_some_and(|count| *count > 0)
+    }
+
+    fn success_of_own(&mut self, ended: &Ended, latency: u64) {
+        let script = &mut self.result.scripts[ended.script];
+        script.transactions += 1;
+        if ended.retries > 0 {
+            script.retries += u64::from(ended.retries);
+            script.retried += 1;
+        }
+        if let Some(of_script) = script.latency.as_mut().filter(|_| !ended.first) {
+            of_script.record(latency);
+        }
+    }
+
     /// Counts a transaction that failed.
     pub fn failure(&mut self, ended: &Ended, code: &str, example: impl FnOnce() -> String) {
         self.result.transactions_sent += 1;
@@ -189,8 +215,10 @@ impl Tally {
         if !self.open {
             return;
         }
-        self.turn_interval(ended.at);
-        self.interval_failures += 1;
+        if !self.has_own_clients(ended.script) {
+            self.turn_interval(ended.at);
+            self.interval_failures += 1;
+        }
         self.result.scripts[ended.script].failures += 1;
         self.count_retries(ended);
         match self.result.failures.get_mut(code) {

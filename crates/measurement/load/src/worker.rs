@@ -176,6 +176,7 @@ impl<'a> Worker<'a> {
             spec.interval.map(|d| nanos(d).max(1)),
             spec.keep,
             handed,
+            options.own_clients.clone(),
         );
         // The backlog of the warm-up is no part of the window.
         let drops_before = match spec.length {
@@ -561,6 +562,7 @@ impl<'a> Worker<'a> {
         let waiting = self
             .clients
             .iter()
+            .filter(|c| c.role.only.is_none())
             .filter(|c| matches!(c.phase, Phase::Scheduled | Phase::Begin) && c.intended < end)
             .count() as u64;
         // None is to begin after the planned end, and the window's edge may come late.

@@ -17,6 +17,10 @@ pub struct LoadArgs {
     /// Mix in a further script, FILE.sql or a registered workload, by weight (repeatable)
     #[arg(group = OF_SCRIPTS, long = "file", short = 'f', value_name = "SCRIPT[@WEIGHT]")]
     pub files: Vec<String>,
+    /// Run a further script by clients of its own, concurrently with the others (repeatable), such as
+    /// --concurrent report.sql@2: its throughput and latency are reported by themselves
+    #[arg(group = OF_SCRIPTS, long, value_name = "SCRIPT@CLIENTS", conflicts_with = "replay")]
+    pub concurrent: Vec<String>,
     /// How statements travel [default: as the workload says, else prepared]
     #[arg(group = OF_SCRIPTS, long, short = 'M', value_enum)]
     pub protocol: Option<Protocol>,
@@ -183,7 +187,8 @@ impl LoadArgs {
         let name = self.order_entry.named(name);
         let mut words = vec![name];
         words.extend(self.files.iter().map(String::as_str));
-        let mut plan = workload::find(&words)?;
+        let concurrent: Vec<&str> = self.concurrent.iter().map(String::as_str).collect();
+        let mut plan = workload::find_with(&words, &concurrent)?;
         if let Some(protocol) = self.protocol {
             plan.protocol = protocol.name().to_owned();
         }
@@ -205,6 +210,12 @@ impl LoadArgs {
                     "--speed divides times, and --replay=closed waits for none",
                 )
                 .with_remedy("leave --speed out, or ask for --replay or --replay=think-times"));
+            }
+            if plan.own_clients() > 0 {
+                return Err(Failure::usage(format!(
+                    "{name} gives a script clients of its own (@clients), and --replay goes through sessions"
+                ))
+                .with_remedy("leave --replay out"));
             }
             plan.replay = Some(sessions::plan(&plan, pace.planned(), self.speed)?);
         }
@@ -255,6 +266,7 @@ impl LoadArgs {
     pub fn refuse_behaviour(&self) -> Result<(), Failure> {
         let given = [
             ("--replay", self.replay.is_some()),
+            ("--concurrent", !self.concurrent.is_empty()),
             ("--protocol", self.protocol.is_some()),
             ("--idle", self.idle.is_some()),
             ("--rate", self.rate.is_some()),

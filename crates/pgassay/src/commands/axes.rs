@@ -309,7 +309,7 @@ fn open(
         common,
         memory_bytes: host.usable_memory_bytes().unwrap_or(1 << 30),
         connections: clients
-            .saturating_add(request.workload.idle)
+            .saturating_add(request.workload.further_connections())
             .saturating_add(BESIDE),
     };
     let order: Vec<usize> = (0..arms.len()).collect();

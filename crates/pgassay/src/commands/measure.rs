@@ -384,7 +384,7 @@ fn open(
     });
     let memory = machine.usable_memory_bytes();
     let connections = clients
-        .saturating_add(request.workload.idle)
+        .saturating_add(request.workload.further_connections())
         .saturating_add(BESIDE);
     // The server inherits where we may run while we start it.
     let everywhere = affinity::allowed_cpus().unwrap_or_default();
@@ -503,6 +503,12 @@ fn announce_load(
             seconds * 1.03 + 4.0 + workload::bytes(&plan.workload) as f64 / FILLED_A_SECOND
         )),
     ));
+    for script in &plan.workload.scripts {
+        if let Some(clients) = script.clients {
+            let clients = counted(clients, "client");
+            terminal.announce(&format!("concurrently, {clients} of {}", script.name));
+        }
+    }
     if let Some(replay) = &plan.workload.replay {
         terminal.announce(&replayed(replay));
         let again = replay.seconds().is_some_and(|whole| seconds > whole + 0.01);

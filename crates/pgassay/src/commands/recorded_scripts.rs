@@ -168,6 +168,7 @@ mod tests {
                 weight: 1,
                 text: (*text).to_owned(),
                 pause: None,
+                clients: None,
             })
             .collect();
         Plan {

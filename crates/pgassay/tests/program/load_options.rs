@@ -137,3 +137,64 @@ fn rows_that_do_not_fit_are_refused_before_anything_runs() {
         }
     }
 }
+
+#[test]
+fn scripts_with_clients_of_their_own_are_reported_by_themselves() {
+    let bench = bench();
+    let place = Place::new("own-clients");
+    let server = bench.cluster.conninfo();
+    let report = "SELECT count(*), sum(abalance) FROM pgbench_accounts;\n";
+    fs::write(place.0.join("report.sql"), report).unwrap();
+    let args = [
+        "run",
+        "select-only",
+        &server,
+        "--load",
+        "--clients",
+        "1,3",
+        "--time",
+        "0.5",
+        "--trials",
+        "2",
+        "--scale",
+        "1",
+        "--concurrent",
+        "report.sql@2",
+        "--json",
+    ];
+    let analysis: Value = serde_json::from_str(&place.done(&args)).unwrap();
+    let stage = &analysis["stages"][0];
+    assert_eq!(stage["plan"]["workload"]["scripts"][1]["clients"], 2);
+    let points = stage["arms"][0]["points"].as_array().unwrap();
+    for (point, clients) in points.iter().zip([1, 3]) {
+        assert_eq!(point["point"]["clients"], clients);
+        let scripts = &point["detail"]["scripts"];
+        assert_eq!(scripts[1]["own_clients"], 2);
+        assert!(scripts[1]["throughput_tps"].as_f64() > Some(0.0));
+        // What all clients of the point did is the other script's.
+        let main = scripts[0]["transactions"].as_u64().unwrap();
+        let count = point["detail"]["all"]["count"].as_u64().unwrap();
+        let first = point["detail"]["first"]["count"].as_u64().unwrap_or(0);
+        assert!(
+            count <= main && main <= count + first + clients,
+            "{main} {count} {first}"
+        );
+    }
+    // Sent by all is committed by all.
+    let warnings = analysis["warnings"].to_string();
+    assert!(!warnings.contains("commits"), "{warnings}");
+    let text = place.done(&["report", "last"]);
+    assert!(text.contains("1 client + 2: report"), "{text}");
+    let again = place.done(&["run", "--repeat", "last", "--json"]);
+    let again: Value = serde_json::from_str(&again).unwrap();
+    assert_eq!(again["stages"][0]["plan"], stage["plan"].clone());
+    let refused = place.run(&[
+        "run",
+        "select-only",
+        &server,
+        "--load",
+        "--concurrent",
+        "report.sql",
+    ]);
+    assert_eq!(refused.status.code(), Some(2));
+}

@@ -94,6 +94,12 @@ pub struct ScriptLatency {
     pub transactions: u64,
     /// Transactions that failed.
     pub failures: u64,
+    /// Transactions that ended well, a second; 0 in older documents.
+    #[serde(default)]
+    pub throughput_tps: f64,
+    /// Clients that run it and no other, where it has some; the figures of the point do not include it then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_clients: Option<u32>,
     /// From the intended start.
     pub latency: Percentiles,
     /// By command that ran, in the script's order.
@@ -220,6 +226,7 @@ fn curve(histogram: &Histogram<u64>) -> Vec<(f64, f64)> {
 
 fn scripts(trials: &[&Trial], workload: &WorkloadPlan) -> Vec<ScriptLatency> {
     let most = trials.iter().map(|t| t.scripts.len()).max().unwrap_or(0);
+    let seconds: f64 = trials.iter().map(|t| t.window_ns as f64 / 1e9).sum();
     (0..most)
         .map(|at| {
             let records = || trials.iter().filter_map(move |t| t.scripts.get(at));
@@ -241,6 +248,13 @@ fn scripts(trials: &[&Trial], workload: &WorkloadPlan) -> Vec<ScriptLatency> {
                 },
                 transactions: records().map(|s| s.transactions).sum(),
                 failures: records().map(|s| s.failures).sum(),
+                throughput_tps: match records().map(|s| s.transactions).sum::<u64>() as f64
+                    / seconds
+                {
+                    rate if rate.is_finite() => rate,
+                    _ => 0.0,
+                },
+                own_clients: workload.scripts.get(at).and_then(|script| script.clients),
                 latency: merged(records().map(|s| s.latency.as_deref()))
                     .as_ref()
                     .map(Percentiles::of)

@@ -295,7 +295,7 @@ impl Agents {
         Ok(Several::new(
             self.clone(),
             load,
-            threads.unwrap_or(1),
+            (threads.unwrap_or(1), plan.workload.own_clients()),
             round_trips,
         ))
     }

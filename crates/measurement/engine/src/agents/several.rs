@@ -93,6 +93,8 @@ pub struct Several {
     clients: u32,
     /// Threads of each machine, as far as it has clients.
     threads: u32,
+    /// Clients with a script of their own, among all.
+    own_clients: u32,
     /// What it takes each machine to ask the server and hear its answer, in nanoseconds, where that was measured.
     round_trips: Vec<Option<u64>>,
 }
@@ -108,7 +110,7 @@ impl Several {
     pub(super) fn new(
         agents: Agents,
         load: u32,
-        threads: u32,
+        (threads, own_clients): (u32, u32),
         round_trips: Vec<Option<u64>>,
     ) -> Self {
         Self {
@@ -116,6 +118,7 @@ impl Several {
             load,
             clients: 0,
             threads,
+            own_clients,
             round_trips,
         }
     }
@@ -160,7 +163,13 @@ impl Several {
     ) -> Result<(SliceResult, Vec<MachineRecord>), Trouble> {
         let fleet = &mut *self.agents.fleet();
         fleet.look_at_clocks()?;
-        let mut slice = Slice::announce(fleet, self.load, self.clients, self.threads, spec)?;
+        let mut slice = Slice::announce(
+            fleet,
+            self.load,
+            (self.clients, self.own_clients),
+            self.threads,
+            spec,
+        )?;
         let outcome = slice.run(spec, at_edge);
         if !matches!(outcome, Ok(false)) {
             slice.cancel();
@@ -205,7 +214,7 @@ impl<'f> Slice<'f> {
     fn announce(
         fleet: &'f Fleet,
         load: u32,
-        clients: u32,
+        (clients, own_clients): (u32, u32),
         threads: u32,
         spec: &SliceSpec,
     ) -> Result<Self, Trouble> {
@@ -224,7 +233,7 @@ impl<'f> Slice<'f> {
                 begin_ns: agent.offset.map_or(begin, |offset| offset.theirs(begin)),
                 spec: Box::new(SliceSpec {
                     share: Some(share),
-                    schedule: part(spec.schedule, &share, own),
+                    schedule: part(spec.schedule, &share, own, own_clients),
                     ..*spec
                 }),
             })?;

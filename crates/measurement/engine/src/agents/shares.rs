@@ -1,6 +1,6 @@
 //! Who has which of a load's clients.
 
-use pgassay_load::{Schedule, Share};
+use pgassay_load::{Schedule, Share, own_before};
 
 /// Each machine's clients: as many as any other has, and where that can't be one more on the first ones. With
 /// `threads` on each, as far as it has clients.
@@ -23,8 +23,17 @@ pub(super) fn shares(clients: u32, machines: usize, threads: u32) -> Vec<(Share,
     (0..machines).map(share).collect()
 }
 
-/// The part of a schedule that falls to `own` clients of all.
-pub(super) fn part(schedule: Schedule, share: &Share, own: u32) -> Schedule {
+/// The part of a schedule that falls to `own` clients of all, of whom `apart` keep to none.
+pub(super) fn part(schedule: Schedule, whole: &Share, own: u32, apart: u32) -> Schedule {
+    // Those that keep to it, here and of the first so many.
+    let apart = apart.min(whole.clients);
+    let keeping = |first: u32| first - own_before(first, apart, whole.clients);
+    let share = Share {
+        first_client: keeping(whole.first_client),
+        clients: keeping(whole.clients),
+        ..*whole
+    };
+    let own = keeping(whole.first_client + own) - share.first_client;
     let all = share.clients.max(1);
     match schedule {
         Schedule::Closed => Schedule::Closed,
@@ -103,27 +112,29 @@ mod tests {
             after: Duration::from_secs(1),
             over: Duration::from_secs(5),
         };
-        let shares = shares(7, 3, 1);
-        let mut ends = (0.0, 0.0);
-        let mut rate = 0.0;
-        let mut bursts = 0;
-        for (share, own) in &shares {
-            match part(paced, share, *own) {
-                Schedule::Paced { per_second, .. } => rate += per_second,
-                other => panic!("{other:?}"),
+        for apart in [0, 1, 3, 6] {
+            let shares = shares(7, 3, 1);
+            let mut ends = (0.0, 0.0);
+            let mut rate = 0.0;
+            let mut bursts = 0;
+            for (share, own) in &shares {
+                match part(paced, share, *own, apart) {
+                    Schedule::Paced { per_second, .. } => rate += per_second,
+                    other => panic!("{other:?}"),
+                }
+                match part(ramp, share, *own, apart) {
+                    Schedule::Ramp { from, to, .. } => ends = (ends.0 + from, ends.1 + to),
+                    other => panic!("{other:?}"),
+                }
+                match part(burst, share, *own, apart) {
+                    Schedule::Burst { size, .. } => bursts += size,
+                    other => panic!("{other:?}"),
+                }
+                assert_eq!(part(Schedule::Closed, share, *own, apart), Schedule::Closed);
             }
-            match part(ramp, share, *own) {
-                Schedule::Ramp { from, to, .. } => ends = (ends.0 + from, ends.1 + to),
-                other => panic!("{other:?}"),
-            }
-            match part(burst, share, *own) {
-                Schedule::Burst { size, .. } => bursts += size,
-                other => panic!("{other:?}"),
-            }
-            assert_eq!(part(Schedule::Closed, share, *own), Schedule::Closed);
+            assert!((rate - 900.0).abs() < 1e-6);
+            assert!((ends.0 - 90.0).abs() < 1e-6 && (ends.1 - 900.0).abs() < 1e-6);
+            assert_eq!(bursts, 10);
         }
-        assert!((rate - 900.0).abs() < 1e-6);
-        assert!((ends.0 - 90.0).abs() < 1e-6 && (ends.1 - 900.0).abs() < 1e-6);
-        assert_eq!(bursts, 10);
     }
 }

@@ -365,6 +365,7 @@ fn histograms_count_for_the_load_that_runs() {
                 weight: 1,
                 text: "SELECT 1;\n".repeat(commands),
                 pause: None,
+                clients: None,
             });
         }
         plan.points.push(Point {

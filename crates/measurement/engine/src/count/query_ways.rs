@@ -107,6 +107,7 @@ fn wire(
             weight: 1,
             text: inserver::select_only(in_flight),
             pause: None,
+            clients: None,
         }],
         ..WorkloadPlan::default()
     };

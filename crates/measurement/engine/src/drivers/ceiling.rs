@@ -84,7 +84,8 @@ impl Driver for Ceiling {
             .points
             .get(slice.point as usize)
             .ok_or_else(|| missing("point"))?;
-        let resized = self.engine.resize(point.clients as usize);
+        let clients = point.clients + self.plan.workload.own_clients();
+        let resized = self.engine.resize(clients as usize);
         resized.map_err(|error| TrialFailure::Other(error.into()))?;
         let started = clock::now();
         let spec = SliceSpec {

@@ -15,6 +15,7 @@
 //! | `@tables order-entry` | it runs on the tables of order entry; `:scale` is the number of warehouses |
 //! | `@tries N` | tries of a transaction after serialization failures and deadlocks |
 //! | `@pause SCRIPT KEYING THINKING` | milliseconds that a person takes before and after it |
+//! | `@clients SCRIPT N` | so many clients run it and no other, concurrently |
 //! | `@protocol NAME` | how its statements travel unless `--protocol` says otherwise: `simple`, `extended`, `prepared` |
 //! | `@sessions FILE` | the sessions that it was made of, beside it, for `--replay` |
 //! | `@idle N` | connections that are open beside the load and do nothing |
@@ -51,6 +52,8 @@ pub struct Entry {
     pub max_tries: Option<u32>,
     /// How long a person takes around a script, by its name.
     pauses: Vec<(String, Pause)>,
+    /// Clients of a script's own, by its name.
+    own_clients: Vec<(String, u32)>,
     /// Idle connections beside the load.
     pub idle: u32,
     /// The file of its sessions.
@@ -126,6 +129,11 @@ impl Entry {
             let script = script.ok_or_else(|| format!("@pause: there is no script {name}"))?;
             script.pause = Some(*pause);
         }
+        for (name, clients) in &entry.own_clients {
+            let script = scripts.iter_mut().find(|script| script.name == *name);
+            let script = script.ok_or_else(|| format!("@clients: there is no script {name}"))?;
+            (script.weight, script.clients) = (0, Some(*clients));
+        }
         entry.scripts = scripts;
         Ok(entry)
     }
@@ -183,6 +191,7 @@ impl Entry {
                 self.sessions = Some(value);
             }
             "pause" => self.pauses.push(pause(line, &value)?),
+            "clients" => self.own_clients.push(own_clients(line, &value)?),
             "idle" => {
                 self.idle = value
                     .parse()
@@ -203,6 +212,16 @@ fn begin_script(line: usize, text: &str) -> Result<ScriptPlan, String> {
         weight: weight.trim().parse().map_err(|_| wrong())?,
         ..ScriptPlan::default()
     })
+}
+
+fn own_clients(line: usize, text: &str) -> Result<(String, u32), String> {
+    let wrong =
+        || format!("line {line}: @clients takes a script and a number of clients, not `{text}`");
+    let (name, clients) = text.split_once(' ').ok_or_else(wrong)?;
+    match clients.trim().parse() {
+        Ok(clients @ 1..=super::MOST_OWN_CLIENTS) => Ok((name.to_owned(), clients)),
+        _ => Err(wrong()),
+    }
 }
 
 fn pause(line: usize, text: &str) -> Result<(String, Pause), String> {
@@ -268,6 +287,14 @@ SELECT 2;
         );
         assert!(Entry::read("x", "-- @idle many\nSELECT 1;").is_err());
         assert!(Entry::read("x", "-- @script one\nSELECT 1;").is_err());
+        let own = "-- @clients two 3\n-- @script one 1\nSELECT 1;\n-- @script two 5\nSELECT 2;\n";
+        let own = Entry::read("x", own).unwrap().scripts;
+        assert_eq!((own[0].weight, own[0].clients), (1, None));
+        assert_eq!((own[1].weight, own[1].clients), (0, Some(3)));
+        for wrong in ["two", "two 0", "two x", "three 1", ""] {
+            let text = format!("-- @clients {wrong}\n-- @script two 1\nSELECT 2;\n");
+            assert!(Entry::read("x", &text).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -151,6 +151,6 @@ pub fn announcement(server: &str, plan: &WorkloadPlan, clients: u32, seconds: f6
     format!(
         "load on {server}: makes the schema {SCHEMA} {tables}{writes}, up to {} connections \
          for {seconds:.0} seconds, and removes them afterwards{stays}",
-        clients + plan.idle,
+        clients.saturating_add(plan.further_connections()),
     )
 }

@@ -94,10 +94,26 @@ pub fn is_pgbench(name: &str) -> bool {
 /// # Errors
 /// A name that there is not, a file that can't be read, a script with a mistake.
 pub fn find(words: &[&str]) -> Result<WorkloadPlan, Failure> {
+    find_with(words, &[])
+}
+
+/// The same with further scripts, each with clients of its own: `SCRIPT@CLIENTS`.
+///
+/// # Errors
+/// As [`find`], and a number of clients that is none.
+pub fn find_with(words: &[&str], concurrent: &[&str]) -> Result<WorkloadPlan, Failure> {
     let mut parts = Vec::new();
     for word in words {
         let (name, weight) = weighted(word)?;
         parts.push((one(name)?, weight));
+    }
+    for word in concurrent {
+        let (name, clients) = with_clients(word)?;
+        let mut part = one(name)?;
+        for script in &mut part.scripts {
+            (script.weight, script.clients) = (0, Some(clients));
+        }
+        parts.push((part, 1));
     }
     let several = parts.len() > 1;
     let mut plan = WorkloadPlan {
@@ -222,8 +238,14 @@ pub fn program(plan: &WorkloadPlan) -> Result<Program, Failure> {
             .map_err(|error| Failure::usage(error.to_string()))?;
     }
     if program.total_weight() == 0 {
-        return Err(Failure::usage("the weights of the scripts are all 0")
-            .with_remedy("give one of them a weight, such as FILE.sql@1"));
+        return Err(match plan.own_clients() {
+            0 => Failure::usage("the weights of the scripts are all 0")
+                .with_remedy("give one of them a weight, such as FILE.sql@1"),
+            _ => Failure::usage(
+                "every script has clients of its own, and the others have nothing to run",
+            )
+            .with_remedy("add a script without, such as --file FILE.sql"),
+        });
     }
     if plan.protocol == "simple" && program.has_pipeline() {
         return Err(Failure::usage(
@@ -306,6 +328,7 @@ fn one(name: &str) -> Result<Part, Failure> {
                 weight: 1,
                 text: builtin.text.to_owned(),
                 pause: None,
+                clients: None,
             }],
             writes: name != "select-only",
             without_pgbench_tables: false,
@@ -401,6 +424,23 @@ pub fn is_variable(name: &str) -> bool {
     script::valid_name(name)
 }
 
+/// Clients of one script at most.
+pub const MOST_OWN_CLIENTS: u32 = 10_000;
+
+fn with_clients(word: &str) -> Result<(&str, u32), Failure> {
+    let wrong = || {
+        Failure::usage(format!(
+            "`{word}` does not say how many clients run the script"
+        ))
+        .with_remedy("write FILE.sql@2 for two clients")
+    };
+    let (name, clients) = word.rsplit_once('@').ok_or_else(wrong)?;
+    match clients.parse() {
+        Ok(clients @ 1..=MOST_OWN_CLIENTS) if !name.is_empty() => Ok((name, clients)),
+        _ => Err(wrong()),
+    }
+}
+
 fn weighted(word: &str) -> Result<(&str, u32), Failure> {
     match word.rsplit_once('@') {
         None => Ok((word, 1)),
@@ -488,6 +528,30 @@ mod tests {
         assert_eq!(weights, [9, 1]);
         assert!(plan.writes && plan.verify.is_none());
         assert_eq!(program(&plan).unwrap().total_weight(), 10);
+    }
+
+    #[test]
+    fn a_script_may_have_clients_of_its_own() {
+        let plan = find_with(&["select-only@9", "simple-update"], &["aggregate@2"]).unwrap();
+        assert_eq!(plan.name, "select-only+simple-update+aggregate");
+        let own: Vec<_> = plan.scripts.iter().map(|s| (s.weight, s.clients)).collect();
+        assert_eq!(own, [(9, None), (1, None), (0, Some(2))]);
+        assert_eq!(
+            (plan.own_clients(), program(&plan).unwrap().total_weight()),
+            (2, 10)
+        );
+        for wrong in [
+            "aggregate",
+            "aggregate@",
+            "aggregate@0",
+            "aggregate@-1",
+            "@3",
+            "aggregate@10001",
+        ] {
+            assert!(find_with(&["select-only"], &[wrong]).is_err(), "{wrong}");
+        }
+        let alone = find_with(&["select-only@0"], &["aggregate@1"]).unwrap_err();
+        assert!(alone.message.contains("clients of its own"), "{alone:?}");
     }
 
     #[test]

@@ -146,7 +146,11 @@ fn new(
         seconds: 0.0,
     };
     let bench = Bench {
-        around: surroundings(args, clients.saturating_add(workload.idle), dump),
+        around: surroundings(
+            args,
+            clients.saturating_add(workload.further_connections()),
+            dump,
+        ),
         metric: document.metric,
         pairs: document.pairs,
         stop: stop.clone(),

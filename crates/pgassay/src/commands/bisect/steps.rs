@@ -268,7 +268,9 @@ fn bench(args: &BisectArgs, plan: &Plan, traced: &Traced, stop: &Stop) -> Bench 
     Bench {
         around: surroundings(
             args,
-            traced.clients.saturating_add(plan.workload.idle),
+            traced
+                .clients
+                .saturating_add(plan.workload.further_connections()),
             None,
         ),
         metric: traced.metric,

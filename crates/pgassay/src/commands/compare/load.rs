@@ -165,7 +165,7 @@ impl Load {
     /// Connections that are open at once beside those of the points.
     pub fn idle(&self) -> u32 {
         match self {
-            Self::Wire(workload) => workload.idle,
+            Self::Wire(workload) => workload.further_connections(),
             _ => 0,
         }
     }

@@ -29,7 +29,8 @@ pub fn files(command: &Command) -> Vec<PathBuf> {
     let path = |path: &PathBuf| Some(path.clone()).filter(|path| path.is_file());
     let mut files: Vec<PathBuf> = match command {
         Command::Run(args) => {
-            let scripts = args.load.files.iter().chain([&args.workload]);
+            let scripts = args.load.files.iter().chain(&args.load.concurrent);
+            let scripts = scripts.chain([&args.workload]);
             let config = args.io.data.config.as_ref();
             scripts
                 .filter_map(script)
@@ -37,7 +38,8 @@ pub fn files(command: &Command) -> Vec<PathBuf> {
                 .collect()
         }
         Command::Compare(args) => {
-            let scripts = args.dials.files.iter().chain([&args.workload]);
+            let scripts = args.dials.files.iter().chain(&args.dials.concurrent);
+            let scripts = scripts.chain([&args.workload]);
             let config = args.data.config.as_ref();
             scripts
                 .filter_map(script)

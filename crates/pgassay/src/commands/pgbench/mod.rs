@@ -353,6 +353,7 @@ fn measure(job: &Job<'_>, terminal: &mut Terminal, stop: &Stop) -> Result<Exit> 
     let threads = args.jobs.min(args.clients) as usize;
     let options = Options {
         pauses: Vec::new(),
+        own_clients: Vec::new(),
         replay: None,
         protocol: args.protocol,
         threads: Some(threads),

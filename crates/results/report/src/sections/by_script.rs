@@ -29,23 +29,32 @@ pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
         return None;
     }
     let (columns, rows) = laid_out("script", &["count", "failed", "a second"], &rows);
-    // Who had statements measured asked for them.
-    let asked_for = load.plan.workload.dials.per_statement;
+    // Who had statements measured, or gave a script clients of its own, asked for them.
+    let own_clients = load.plan.workload.own_clients() > 0;
+    let per_statement = load.plan.workload.dials.per_statement;
+    let note = match own_clients {
+        true => {
+            " Scripts with clients of their own (+) are counted here only: throughput, latency and what is derived from them \
+             elsewhere are those of the other clients. CPU time and waits of the server are those of all."
+        }
+        false => "",
+    };
     Some(Section {
         id: "by-script",
-        title: match asked_for {
+        title: match per_statement {
             true => "Latency by statement",
             false => "Latency by script",
         },
-        depth: match asked_for {
+        depth: match per_statement || own_clients {
             true => Depth::Titled,
             false => Depth::Evidence,
         },
         blocks: std::iter::once(Block::Table(Table {
-            caption: "By script, and by its commands where they were measured: how often it ended well and how often it \
+            caption: format!(
+                "By script, and by its commands where they were measured: how often it ended well and how often it \
                       failed, and percentiles of all trials together. A percentile with fewer than five executions \
-                      beyond it is left out."
-                .to_owned(),
+                      beyond it is left out.{note}"
+            ),
             columns,
             rows,
             folded: false,
@@ -69,7 +78,10 @@ fn of_point(load: &StageAnalysis, at: &str, detail: &LatencyDetail) -> Vec<Row> 
     let mut rows = Vec::new();
     for (index, script) in detail.scripts.iter().enumerate() {
         let of_script = figures(script.transactions, script.failures);
-        let name = format!("{at}: {}", script.name);
+        let name = match script.own_clients {
+            Some(clients) => format!("{at} + {clients}: {}", script.name),
+            None => format!("{at}: {}", script.name),
+        };
         rows.push(Row::with(name, of_script, &script.latency));
         for statement in &script.statements {
             let number = statement.command + 1;

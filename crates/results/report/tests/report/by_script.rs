@@ -3,6 +3,8 @@
 use pgassay_analysis::Analysis;
 use pgassay_analysis::latency::{LatencyDetail, Percentiles, ScriptLatency, StatementLatency};
 
+use pgassay_model::workload::ScriptPlan;
+
 use super::{fixture, plain};
 
 fn percentiles(count: u64, p50: f64) -> Percentiles {
@@ -34,6 +36,7 @@ fn measured() -> Analysis {
         failures: 0,
         latency: percentiles(990, 200.0),
         statements: vec![statement(1, 0, percentiles(1_000, 170.0))],
+        ..ScriptLatency::default()
     };
     let broken = ScriptLatency {
         name: "broken.sql".to_owned(),
@@ -55,6 +58,26 @@ fn cells(text: &str, name: &str) -> Vec<String> {
     let line = line.unwrap_or_else(|| panic!("no line with {name} in\n{text}"));
     let rest = line.split_once(name).map_or("", |(_, rest)| rest);
     rest.split_whitespace().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_terminal_shows_scripts_with_clients_of_their_own() {
+    let mut analysis = measured();
+    let script = ScriptPlan {
+        clients: Some(2),
+        ..ScriptPlan::default()
+    };
+    let stage = &mut analysis.stages[0];
+    stage.plan.workload.scripts = vec![script];
+    let detail = stage.arms[0].points[0].detail.as_mut().unwrap();
+    detail.scripts[0].own_clients = Some(2);
+    let text = pgassay_report::text(&analysis, &plain(140));
+    assert!(text.contains("Latency by script"), "{text}");
+    assert_eq!(
+        cells(&text, "1 client + 2: reads.sql")[..3],
+        ["1,000", "0", "250"]
+    );
+    assert!(text.contains("are counted here only"), "{text}");
 }
 
 #[test]

@@ -206,6 +206,7 @@ mod tests {
                 weight: 1,
                 text: text.to_owned(),
                 pause: None,
+                clients: None,
             });
             plan.workload.dials.per_statement = per_statement;
             let long = ("long".to_owned(), "x".repeat(define));

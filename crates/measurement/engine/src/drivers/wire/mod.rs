@@ -65,8 +65,10 @@ impl Wire {
             .arms
             .get_mut(slice.arm as usize)
             .ok_or_else(|| missing("arm"))?;
-        arm.open_idle(plan.workload.idle, plan.max_clients())?;
-        let resized = arm.giver.resize(point.clients);
+        let own = plan.workload.own_clients();
+        let clients = point.clients.saturating_add(own);
+        arm.open_idle(plan.workload.idle, plan.max_clients().saturating_add(own))?;
+        let resized = arm.giver.resize(clients);
         if self.stop.asked() {
             return Err(TrialFailure::Interrupted);
         }
@@ -78,7 +80,7 @@ impl Wire {
         let settled = arm.settle(&plan.workload.settle)?;
         let spec = SliceSpec {
             follow: watcher.every(),
-            share: Some(Share::whole(point.clients)),
+            share: Some(Share::whole(clients)),
             replay_from: replay_from(plan, slice.round, self.launches),
             ..slice_spec(plan, slice.index)
         };

@@ -25,12 +25,22 @@ pub(in crate::drivers) fn engine_options(plan: &Plan, stop: &Stop) -> anyhow::Re
         latency_limit: dials.latency_limit_ms.map(milliseconds).transpose()?,
         reconnect: dials.reconnect,
         pauses: pauses(&plan.workload),
+        own_clients: own_clients(&plan.workload),
         per_statement: dials.per_statement,
         drain: Duration::from_secs(5),
         cpus: dials.client_cpus.clone(),
         stop: Arc::clone(stop.flag()),
         ..Options::default()
     })
+}
+
+/// Clients of its own, by script; empty where none has any.
+fn own_clients(workload: &WorkloadPlan) -> Vec<u32> {
+    if workload.own_clients() == 0 {
+        return Vec::new();
+    }
+    let of = |script: &ScriptPlan| script.clients.unwrap_or(0);
+    workload.scripts.iter().map(of).collect()
 }
 
 /// How long a person takes around each script; empty where clients wait for nobody.

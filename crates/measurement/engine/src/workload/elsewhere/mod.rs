@@ -399,6 +399,7 @@ mod tests {
                 weight: 1,
                 text: script.to_owned(),
                 pause: None,
+                clients: None,
             }],
             ..WorkloadPlan::default()
         }
