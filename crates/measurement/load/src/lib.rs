@@ -30,6 +30,7 @@
 mod advance;
 mod captured;
 mod client;
+mod coordinator;
 mod encode;
 mod engine;
 mod failing;
