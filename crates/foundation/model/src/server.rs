@@ -23,12 +23,30 @@ pub struct ServerFacts {
     pub executable: Reading,
     /// `pg_stat_database` of the measured database when the load began, as one JSON row.
     pub database_before: Option<Reading>,
+    /// The pooler through which the server answered, where one is in between; what else is here is of a server behind it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pooler: Option<PoolerFacts>,
     /// The role that settings are those of, as SQL quotes it; none in older runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
     /// The database, in the same way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub database: Option<String>,
+}
+
+/// A connection pooler, and the server behind it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PoolerFacts {
+    /// The name of the process that listens.
+    pub process: Reading,
+    /// How many servers answered.
+    pub servers: u32,
+    /// Address and port of the server, as it sees itself.
+    pub address: Reading,
+    /// The system identifier of its cluster.
+    pub system_identifier: Reading,
+    /// Its first process, where that is on this machine.
+    pub postmaster: Reading,
 }
 
 /// How a server came to be measured.

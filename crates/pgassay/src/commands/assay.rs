@@ -57,6 +57,7 @@ pub fn assay(
         // A quick assay has no time for more.
         primitives: !args.quick,
         second: !args.quick,
+        protocol_asked: false,
         again: &again,
         pin: None,
         ceiling: false,
@@ -142,6 +143,7 @@ fn load(
         pin: args.load.pin.clone(),
         ceiling: args.load.ceiling,
         may_only_look: false,
+        protocol_asked: args.load.protocol.is_some(),
         json: args.json,
         open: args.page.open,
         started: Instant::now(),

@@ -306,6 +306,7 @@ fn open(
         common.dump = Some(copies::dump(original, &[spec], scratch, stop)?);
     }
     let around = Surroundings {
+        passage: Default::default(),
         common,
         memory_bytes: host.usable_memory_bytes().unwrap_or(1 << 30),
         connections: clients

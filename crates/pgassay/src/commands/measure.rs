@@ -29,10 +29,13 @@ use pgassay_sys::stop::Stop;
 use super::again::Again;
 use super::alone::{self, Company};
 use super::files::page_of_run;
+use super::pooler::Passage;
 use super::progress::{Progress, minutes};
 use super::subject::{Subject, explain};
 use super::sweep::load;
-use super::{check, copies, from, inside, opened, ordinary, quiet, record, room, second, show};
+use super::{
+    check, copies, from, inside, opened, ordinary, pooler, quiet, record, room, second, show,
+};
 use crate::cli::args::{GlobalArgs, MeasureArgs, TargetArgs};
 use crate::cli::load::Pin;
 use crate::cli::measure::{self, Budget, Concurrency, Machine};
@@ -75,6 +78,8 @@ pub struct Request<'a> {
     pub json: bool,
     /// The finished report is opened in the browser.
     pub open: bool,
+    /// Whether the user said how statements travel.
+    pub protocol_asked: bool,
     /// When the command began.
     pub started: Instant,
 }
@@ -163,9 +168,13 @@ pub fn measure(
     )?;
     if loads && subject.origin == Origin::Running {
         subject.keep(stop);
-        concurrency = concurrency.within(subject.admit(None)?.most_clients);
-        if setup::remove_noted(subject.session()?)? {
-            terminal.announce("removed the schema pgassay that a killed run had left");
+        if pooler::enter(&mut subject, &Passage::of(request))? {
+            terminal.announce("a connection pooler answers in the server's place");
+        } else {
+            concurrency = concurrency.within(subject.admit(None)?.most_clients);
+            if setup::remove_noted(subject.session()?)? {
+                terminal.announce("removed the schema pgassay that a killed run had left");
+            }
         }
     }
     if let Some(agents) = &agents {
@@ -212,6 +221,10 @@ pub fn measure(
         writer.write_fact("check", &check::gather::beside_a_run(&mut subject))?;
     }
     record::write_facts(&mut writer, &mut subject)?;
+    if let Some(facts) = &subject.pooler {
+        let warning = pooler::warning(facts, None);
+        writer.append_event(EventKind::Warned { warning })?;
+    }
 
     // Kept to the end, so that others see that we measure.
     let company = if loads {
@@ -479,12 +492,11 @@ fn announce_load(
         let mut workload = plan.workload.clone();
         workload.writes |= second.is_some_and(|second| second.workload.writes);
         let both = seconds + second.map_or(0.0, Plan::load_seconds);
-        terminal.announce(&guest::announcement(
-            &subject.shown,
-            &workload,
-            plan.max_clients(),
-            both,
-        ));
+        let connections = plan.max_clients();
+        terminal.announce(&match subject.pooler {
+            None => guest::announcement(&subject.shown, &workload, connections, both),
+            Some(_) => pooler::announcement(&subject.shown, &workload, connections, both),
+        });
     }
     let counts: Vec<String> = plan.points.iter().map(|p| p.clients.to_string()).collect();
     terminal.announce(&format!(

@@ -10,7 +10,7 @@ use pgassay_engine::workload::schema::Made;
 use pgassay_engine::workload::{self, elsewhere, setup};
 use pgassay_model::Failure;
 use pgassay_model::reading::Reading;
-use pgassay_model::server::{Origin, ServerFacts};
+use pgassay_model::server::{Origin, PoolerFacts, ServerFacts};
 use pgassay_model::storage::Storage;
 use pgassay_model::workload::WorkloadPlan;
 use pgassay_observe::{Scene, host};
@@ -42,6 +42,8 @@ pub struct Subject {
     pub copy_differs: Vec<String>,
     /// Whether a load may change tables that we did not make.
     may_change_all: bool,
+    /// The pooler in between, through which load was let: see [`super::pooler`].
+    pub pooler: Option<PoolerFacts>,
     /// How other machines reach it, where that is not how we do.
     pub outside: Option<Outside>,
     /// The launched cluster; dropping it removes it.
@@ -158,6 +160,7 @@ impl Subject {
                         }
                     ) + &far::on_this(),
                     copy_differs: restored.differs,
+                    pooler: None,
                     may_change_all: true,
                     outside: cluster
                         .listening()
@@ -209,6 +212,7 @@ impl Subject {
                 events: Default::default(),
             },
             copy_differs: Vec::new(),
+            pooler: None,
             may_change_all: is_copy,
             outside: None,
             cluster: None,
@@ -352,6 +356,7 @@ impl Subject {
             Err(why) => Reading::Unavailable(why),
         };
         let origin = self.origin.clone();
+        let pooler = self.pooler.clone();
         let session = self.session()?;
         let version = session.value("SELECT pg_catalog.version()")?;
         let number = session.value("SHOW server_version_num")?;
@@ -391,6 +396,7 @@ impl Subject {
             .collect();
         Ok(ServerFacts {
             origin,
+            pooler,
             version: version.map_or_else(
                 || Reading::Unavailable("version() is null".into()),
                 Reading::Text,

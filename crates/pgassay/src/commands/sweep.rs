@@ -51,11 +51,18 @@ pub(super) fn load(
     if request.command == "run" {
         progress = progress.in_lines(terminal);
     }
-    progress.say(format!(
-        "filling the tables, {}",
-        workload::scale_in_words(&plan.workload)
-    ));
-    let made = subject.make_tables(&plan.workload, &mut |share| progress.share(share), stop)?;
+    // Through a pooler nothing is made.
+    let made = match subject.pooler {
+        Some(_) => None,
+        None => {
+            progress.say(format!(
+                "filling the tables, {}",
+                workload::scale_in_words(&plan.workload)
+            ));
+            let mut share = |done: f64| progress.share(done);
+            Some(subject.make_tables(&plan.workload, &mut share, stop)?)
+        }
+    };
     let ended = loaded(
         request,
         experiment,
@@ -73,6 +80,9 @@ pub(super) fn load(
     if let (Ok(Ended::Complete), Some(held)) = (&ended, conditions::held(&plan.workload)) {
         terminal.announce(&held);
     }
+    let Some(made) = made else {
+        return ended;
+    };
     let removed = clean_up(subject, &made);
     if subject.origin == Origin::Running {
         match &removed {
@@ -209,7 +219,11 @@ fn sweep(
     // The scene goes with the load and comes back after it.
     let scene = std::mem::replace(&mut subject.scene, Scene::unseen("the load has it"));
     let owned = subject.cluster.is_some();
-    let watched = Watched::start(scene, observers(request, owned), &subject.conninfo);
+    let observers = match subject.pooler {
+        Some(_) => Choice::default(),
+        None => observers(request, owned),
+    };
+    let watched = Watched::start(scene, observers, &subject.conninfo);
     let mut driver = Wire {
         arms: vec![WireArm::new(
             plan,

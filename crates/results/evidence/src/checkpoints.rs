@@ -312,6 +312,7 @@ mod tests {
         assert_eq!(seen(&trials).unwrap().requested, 4);
         let old = ServerFacts {
             version_num: Some(140_012),
+            pooler: None,
             ..server("32")
         };
         assert_eq!(of(&trials, &old).unwrap().requested, 2);

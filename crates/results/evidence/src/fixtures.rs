@@ -175,6 +175,7 @@ pub fn server(max_wal_size: &str) -> ServerFacts {
         origin: Origin::Running,
         version: Reading::Unavailable(String::new()),
         version_num: Some(150_020),
+        pooler: None,
         settings: Reading::Text(rows.to_string()),
         executable: Reading::Unavailable(String::new()),
         database_before: None,

@@ -284,6 +284,8 @@ pub struct Conninfo {
     pub application_name: String,
     /// Command line options for the backend.
     pub options: Option<String>,
+    /// Whether it is one that takes none, as a pooler: what [`Self::with_options`] adds is left out.
+    pub takes_no_options: bool,
     /// Encoding of all text; other than UTF8 only when asked for.
     pub client_encoding: String,
     /// Further settings of the session from PGTZ, PGDATESTYLE and PGGEQO.
@@ -380,12 +382,23 @@ impl Conninfo {
 
     /// The same with further command line options for the backend, which win over those before them.
     pub fn with_options(&self, more: &str) -> Conninfo {
+        if self.takes_no_options {
+            return self.clone();
+        }
         let options = match &self.options {
             Some(options) => format!("{options} {more}"),
             None => more.to_owned(),
         };
         Conninfo {
             options: Some(options),
+            ..self.clone()
+        }
+    }
+
+    /// The same without further command line options, whatever is added to them: a pooler does not pass them on.
+    pub fn without_options(&self) -> Conninfo {
+        Conninfo {
+            takes_no_options: true,
             ..self.clone()
         }
     }

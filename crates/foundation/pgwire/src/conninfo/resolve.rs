@@ -211,6 +211,7 @@ pub(super) fn complete(pairs: Pairs, around: &dyn Surroundings) -> Result<Connin
             .unwrap_or(APPLICATION_NAME)
             .to_owned(),
         options: settings.text("options").map(str::to_owned),
+        takes_no_options: false,
         client_encoding: match settings.text("client_encoding") {
             // "auto" asks for the locale's encoding; ours is always UTF-8.
             None | Some("auto") => "UTF8".to_owned(),
@@ -254,6 +255,7 @@ pub(super) fn bare(host: Host, user: &str, dbname: &str) -> Conninfo {
         connect_timeout: None,
         application_name: APPLICATION_NAME.to_owned(),
         options: None,
+        takes_no_options: false,
         client_encoding: "UTF8".to_owned(),
         session_settings: Vec::new(),
         keepalives: Keepalives {

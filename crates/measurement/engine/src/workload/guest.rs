@@ -83,15 +83,7 @@ pub fn admit(session: &mut Session) -> anyhow::Result<Admission> {
             .with_remedy("use a database without such a publication")
         );
     }
-    if yes(session.catalog_value(NO_SYNCHRONOUS_STANDBY)?) {
-        bail!(
-            Failure::target(
-                "every commit waits for synchronous standbys, and fewer are connected than \
-                 synchronous_standby_names asks for: commits of the load would not end"
-            )
-            .with_remedy(format!("{STANDBY_ABSENT}; or leave out --load"))
-        );
-    }
+    check_synchronous(session)?;
     if !yes(session.value(setup::TAKE_LOCK)?) {
         bail!(
             Failure::target("another pgassay measures in this database")
@@ -101,6 +93,24 @@ pub fn admit(session: &mut Session) -> anyhow::Result<Admission> {
     Ok(Admission {
         most_clients: free_connections(session)? / 2,
     })
+}
+
+/// Checks that commits do not wait for a standby that is not there.
+///
+/// # Errors
+/// Where they do.
+pub fn check_synchronous(session: &mut Session) -> anyhow::Result<()> {
+    let waits = session.catalog_value(NO_SYNCHRONOUS_STANDBY)?;
+    if waits.as_deref() == Some("t") {
+        bail!(
+            Failure::target(
+                "every commit waits for synchronous standbys, and fewer are connected than \
+                 synchronous_standby_names asks for: commits of the load would not end"
+            )
+            .with_remedy(format!("{STANDBY_ABSENT}; or leave out --load"))
+        );
+    }
+    Ok(())
 }
 
 /// Connections that an ordinary role could still open.

@@ -46,6 +46,7 @@ pub fn dump(
 pub fn surroundings(args: &BisectArgs, clients: u32, dump: Option<Arc<Held>>) -> Surroundings {
     let machine = pgassay_analysis::host::summarise(&host::facts(None));
     Surroundings {
+        passage: Default::default(),
         common: TargetArgs {
             scratch: args.scratch.clone(),
             stand_in: args.stand_in,

@@ -47,6 +47,7 @@ use self::servers::{Servers, Surroundings};
 use self::typed::{dump, refuse_guests, refuse_load, refuse_writes, typed};
 use super::again::{observe_as, refuse_whole, resumed_from, to_resume};
 use super::files::page_of_run;
+use super::pooler::{self, Passage};
 use super::progress::minutes;
 use super::record::{self, shown};
 use super::show::{refuse_page, show};
@@ -264,6 +265,15 @@ fn measured(
             outside,
             ..TargetArgs::default()
         },
+        passage: Passage {
+            workload: match &load {
+                Load::Wire(workload) => Some((**workload).clone()),
+                _ => None,
+            },
+            protocol_asked: args.dials.protocol.is_some() || resume.is_some(),
+            observers_asked: !args.observe.names().is_empty(),
+            is_copy: args.is_copy,
+        },
         memory_bytes: machine.usable_memory_bytes().unwrap_or(1 << 30),
         connections: counts
             .iter()
@@ -357,6 +367,15 @@ fn measured(
     let watch = Watch::begin();
     if watch.on_battery() {
         terminal.warn("the machine runs on its battery: its processor's speed is saved on");
+    }
+    for (index, (label, _)) in measuring.arms.iter().enumerate() {
+        if let Some(facts) = &servers.subject(index).pooler
+            && label != "A again"
+        {
+            let warning = pooler::warning(facts, Some(label));
+            let what = EventKind::Warned { warning };
+            measuring.writer.append_event(what)?;
+        }
     }
     let ended = measuring.run(servers, terminal);
     for warning in watch.end(started.elapsed().as_secs_f64()) {

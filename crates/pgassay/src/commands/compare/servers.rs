@@ -26,6 +26,7 @@ use pgassay_sys::stop::Stop;
 use super::facts;
 use crate::cli::args::TargetArgs;
 use crate::commands::from;
+use crate::commands::pooler::{self, Passage};
 use crate::commands::progress::Progress;
 use crate::commands::record::shown;
 use crate::commands::subject::{Subject, explain};
@@ -39,6 +40,8 @@ pub struct Surroundings {
     pub memory_bytes: u64,
     /// Connections that each server must take.
     pub connections: u32,
+    /// What may go through a pooler.
+    pub passage: Passage,
 }
 
 /// The servers that are up, in the order in which they were made, and which arm is on which.
@@ -97,7 +100,12 @@ impl Servers {
                 .with_context(|| format!("{label} ({})", shown(&typed.target)))?;
             if subject.origin == Origin::Running {
                 subject.keep(stop);
-                let most = subject.admit(None)?.most_clients;
+                let pooled = pooler::enter(&mut subject, &around.passage)
+                    .with_context(|| format!("{label} ({})", shown(&typed.target)))?;
+                let most = match pooled {
+                    true => u32::MAX,
+                    false => subject.admit(None)?.most_clients,
+                };
                 if most.saturating_add(4) < around.connections {
                     return Err(Failure::target(format!(
                         "{label}: only {most} clients may be used, half of the connections that \
@@ -106,7 +114,9 @@ impl Servers {
                     .with_remedy("ask for fewer with --clients")
                     .into());
                 }
-                setup::remove_noted(subject.session()?)?;
+                if !pooled {
+                    setup::remove_noted(subject.session()?)?;
+                }
             }
             all.of_arm[index] = all.servers.len();
             all.servers.push(Some(Server {
@@ -204,6 +214,9 @@ impl Servers {
                 "filling the tables, server {} of {count}",
                 index + 1
             ));
+            if server.subject.pooler.is_some() {
+                continue;
+            }
             let mut share = |done: f64| progress.share((index as f64 + done) / count as f64);
             server.made = Some(server.subject.make_tables(plan, &mut share, stop)?);
             setup::read_in(server.subject.session()?)?;
@@ -277,6 +290,10 @@ impl Servers {
             known: Default::default(),
             events: Default::default(),
         };
+        let observers = match subject.pooler {
+            Some(_) => Choice::default(),
+            None => observers,
+        };
         Ok(Watched::start(scene, observers, &subject.conninfo))
     }
 
@@ -314,11 +331,14 @@ impl Servers {
                 let watched = self.watched(arm, observers)?;
                 let subject = self.subject(arm);
                 let owned = subject.cluster.is_some();
+                let pooled = subject.pooler.is_some();
                 let source = from::source(agents, subject.outside.as_ref(), recordings);
                 let conninfo = subject.conninfo_of_load(&plan.workload);
                 let mut load = WireArm::new(plan, &conninfo, watched, owned, source, stop)?;
                 load.label = labels.get(arm).cloned();
-                load.meter_statements(plan, stop)?;
+                if !pooled {
+                    load.meter_statements(plan, stop)?;
+                }
                 Ok(load)
             })
             .collect()

@@ -268,6 +268,7 @@ fn server(settings: &[Vec<String>], arm: u32) -> ServerFacts {
         },
         version: Reading::Text("PostgreSQL 15.20 on x86_64".into()),
         version_num: Some(150_020),
+        pooler: None,
         settings: Reading::Text(format!("[{}]", rows.join(", "))),
         executable: Reading::Text("/usr/lib/postgresql/15/bin/postgres".into()),
         database_before: None,

@@ -131,6 +131,7 @@ mod tests {
                 origin: Origin::Running,
                 version: Reading::Text(String::new()),
                 version_num: Some(version),
+                pooler: None,
                 settings: Reading::Text(String::new()),
                 executable: Reading::Text(String::new()),
                 database_before: Some(row(0, 0)),

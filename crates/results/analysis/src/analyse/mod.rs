@@ -620,6 +620,7 @@ mod tests {
             },
             version: Reading::Unavailable(String::new()),
             version_num: Some(version_num),
+            pooler: None,
             settings: Reading::Unavailable(String::new()),
             executable: Reading::Unavailable(String::new()),
             database_before: None,

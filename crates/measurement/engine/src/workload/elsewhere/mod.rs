@@ -4,6 +4,7 @@
 //! A function that writes is not seen: the sessions of a workload whose statements only read are read-only on
 //! such a server. In a set-up, or beside statements that write to our tables, it writes.
 
+mod session_state;
 mod tokens;
 
 use std::collections::BTreeSet;
@@ -11,6 +12,7 @@ use std::collections::BTreeSet;
 use pgassay_load::script::Command;
 use pgassay_model::workload::{DataSet, WorkloadPlan};
 
+pub use self::session_state::session_state;
 use self::tokens::{Token, statements};
 use super::order_entry;
 use super::pgbench_ddl;
