@@ -54,7 +54,7 @@ pub(super) struct Tally {
     /// Where intervals go as well when they are over.
     handed: Option<Handed>,
     /// Clients of their own, by script: those count by script only.
-    own_clients: Vec<u32>,
+    pub own_clients: Vec<u32>,
 }
 
 impl Tally {
@@ -66,7 +66,6 @@ impl Tally {
         interval_ns: Option<u64>,
         keep: u32,
         handed: Option<Handed>,
-        own_clients: Vec<u32>,
     ) -> Self {
         let scripts_detailed = detailed || scripts.len() > 1;
         let scripts = scripts
@@ -104,7 +103,7 @@ impl Tally {
             calls_at_open: Calls::default(),
             thread: ThreadUse::default(),
             handed,
-            own_clients,
+            own_clients: Vec::new(),
         }
     }
 

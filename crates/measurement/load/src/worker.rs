@@ -168,7 +168,7 @@ impl<'a> Worker<'a> {
             .map(|s| s.commands.len())
             .collect();
         let nanos = |d: Duration| d.as_nanos() as u64;
-        let tally = Tally::new(
+        let mut tally = Tally::new(
             &scripts,
             options.per_statement,
             starts.is_some() || shared.replayer.as_ref().is_some_and(Replayer::is_paced),
@@ -176,8 +176,8 @@ impl<'a> Worker<'a> {
             spec.interval.map(|d| nanos(d).max(1)),
             spec.keep,
             handed,
-            options.own_clients.clone(),
         );
+        tally.own_clients.clone_from(&options.own_clients);
         // The backlog of the warm-up is no part of the window.
         let drops_before = match spec.length {
             Length::Time(_) if !spec.warmup.is_zero() => Some(control.begin + nanos(spec.warmup)),
