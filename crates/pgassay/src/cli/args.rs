@@ -337,6 +337,8 @@ Examples:
   pgassay run select-only --env LD_PRELOAD=libjemalloc.so.2 --wrap 'chrt --batch 0'
   pgassay run mine.sql@9 --file other.sql@1 --protocol extended --per-statement
   pgassay run select-only --rate 5000 --latency-limit 20
+  pgassay run select-only --rate 1000..9000 --time 60
+  pgassay run select-only --concurrent aggregate@1 --clients 1..16*2
   pgassay run select-only --cpus 1..16*2 --clients 32 a server on so many CPUs; then pgassay fit last
   pgassay run tpcb-like 'service=staging' --load      in a schema of its own
   pgassay run select-only ssh://db1/temp:17           on another machine, recorded here
