@@ -31,6 +31,9 @@ pub struct Trial {
     /// Failed transactions by SQLSTATE, or `connection` where the connection broke.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub failures: BTreeMap<String, u64>,
+    /// An example of each: script, line, command, and what the server or the client said of it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub failure_examples: BTreeMap<String, String>,
     /// Latency in nanoseconds from the intended start: an HDR histogram (V2, deflate, base64); empty
     /// where single transactions are not timed.
     #[serde(default, skip_serializing_if = "String::is_empty")]

@@ -185,6 +185,18 @@ impl Session {
         self.answer().map(drop)
     }
 
+    /// Has the server parse and analyse a statement, with the types of `$1`, `$2` … left to it, and execute nothing.
+    pub fn parse(&mut self, sql: &str) -> Result<(), QueryError> {
+        self.check_alive()?;
+        let mut out = BytesMut::new();
+        frontend::parse("", sql, [], &mut out).map_err(|error| {
+            QueryError::Misused(format!("the statement can't be sent: {error}"))
+        })?;
+        frontend::sync(&mut out);
+        self.send(&out)?;
+        self.answer().map(drop)
+    }
+
     /// Takes the answer in, up to where the server is ready for the next query.
     fn answer(&mut self) -> Result<Vec<ResultSet>, QueryError> {
         let mut results = Vec::new();

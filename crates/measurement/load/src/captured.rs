@@ -26,7 +26,9 @@ impl Worker<'_> {
                 self.say_why(what);
             }
             self.say_why(&format!("{place} query {}: {}", refused.query, refused.why));
-            self.give_up(i, &refused.why);
+            let why = refused.what.as_ref().unwrap_or(&refused.why);
+            let why = format!("\\{}: {why}", capture.name());
+            self.give_up(i, &why);
             return;
         }
         self.command_done(i);

@@ -407,7 +407,10 @@ impl Engine {
                 "{lost_threads} load threads failed: a fault of pgassay"
             ));
         } else if self.clients() == 0 {
-            result.died = result.lost.last().map(|lost| lost.reason.clone());
+            let last = result.lost.last();
+            result.died = last.map(|lost| lost.reason.clone());
+            let in_script = last.filter(|lost| lost.in_script);
+            result.script_error = in_script.map(|lost| lost.reason.clone());
         }
         let paced = self
             .shared

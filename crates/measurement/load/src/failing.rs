@@ -72,7 +72,10 @@ impl Worker<'_> {
             ));
         }
         if !retry {
-            self.count_failure(i, failure.code(), || failure.to_string());
+            let program = &self.shared.program;
+            self.count_failure(i, failure.code(), || {
+                format!("{}: {failure}", program.scripts()[script].place(command))
+            });
             if stops {
                 let error = self.failure_in_full(i, failure);
                 self.say_why(&format!(
@@ -150,7 +153,8 @@ impl Worker<'_> {
         self.say_why(&format!("client {} aborted: {why}", self.clients[i].id));
         if counts {
             self.count_success(i);
-            self.remove(i, why);
+            let why = format!("{}: {why}", self.place(i));
+            self.stop_in_script(i, &why);
         } else {
             self.give_up(i, why);
         }
@@ -171,13 +175,24 @@ impl Worker<'_> {
             "client {id} aborted in command {command} ({name}) of script {script}; {why}"
         ));
         match what {
-            Some(what) => self.give_up(i, &format!("{why}: {what}")),
+            Some(what) => self.give_up(i, what),
             None => self.give_up(i, why),
         }
     }
 
+    /// Stops the client, whose script can't go on.
     pub(super) fn give_up(&mut self, i: usize, why: &str) {
-        self.count_failure(i, "script", || why.to_owned());
-        self.remove(i, why);
+        let why = format!("{}: {why}", self.place(i));
+        self.count_failure(i, "script", || why.clone());
+        self.stop_in_script(i, &why);
+    }
+
+    /// The command at which the client is: script, line and text. The listener's words have pgbench's numbers in its
+    /// place.
+    fn place(&self, i: usize) -> String {
+        let Client {
+            script, command, ..
+        } = self.clients[i];
+        self.shared.program.scripts()[script].place(command)
     }
 }

@@ -72,5 +72,5 @@ pub use result::{
 };
 pub use roles::own_before;
 pub use schedule::{Gaps, Schedule};
-pub use sent::{Sent, sent};
+pub use sent::{Sent, sent, stops};
 pub use wire::{Captured, Exchange, Fed, Keep, TxStatus, Wire, WireError};

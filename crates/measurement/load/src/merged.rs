@@ -9,11 +9,13 @@ use super::tally;
 pub fn merged(parts: Vec<SliceResult>, window_ns: u64, kept_ns: Option<u64>) -> SliceResult {
     let clients = parts.iter().map(|part| part.clients).sum();
     let interrupted = parts.iter().any(|part| part.interrupted);
+    let script_error = parts.iter().find_map(|part| part.script_error.clone());
     let died = parts.iter().find_map(|part| part.died.clone());
     SliceResult {
         clients,
         interrupted,
         died,
+        script_error,
         ..tally::merge(parts, window_ns, kept_ns)
     }
 }

@@ -60,6 +60,9 @@ pub struct SliceResult {
     pub lost_count: u32,
     /// Why nobody was left before the end, where that is so.
     pub died: Option<String>,
+    /// Where and why the script of the last client could not go on, where that is why it died.
+    #[serde(default)]
+    pub script_error: Option<String>,
     /// Whether it was stopped from outside.
     pub interrupted: bool,
 }
@@ -263,6 +266,9 @@ pub struct Lost {
     pub at_ns: u64,
     /// Why.
     pub reason: String,
+    /// Whether its script could not go on; else the connection was lost.
+    #[serde(default)]
+    pub in_script: bool,
 }
 
 #[cfg(test)]

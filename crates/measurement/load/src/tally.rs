@@ -274,13 +274,14 @@ impl Tally {
     }
 
     /// Notes a client that stopped before its time.
-    pub fn lose(&mut self, client: u32, at_ns: u64, reason: String) {
+    pub fn lose(&mut self, client: u32, at_ns: u64, reason: String, in_script: bool) {
         self.result.lost_count += 1;
         if self.result.lost.len() < LOST_LISTED {
             self.result.lost.push(Lost {
                 client,
                 at_ns,
                 reason,
+                in_script,
             });
         }
     }

@@ -438,8 +438,17 @@ impl<'a> Worker<'a> {
         self.remove(i, reason);
     }
 
-    /// Takes a client out of the slice and of those that follow.
+    /// Takes a client whose connection is of no use any more out of the slice and of those that follow.
     pub fn remove(&mut self, i: usize, reason: &str) {
+        self.take_out(i, reason, false);
+    }
+
+    /// Takes a client whose script can't go on out of the slice and of those that follow.
+    pub fn stop_in_script(&mut self, i: usize, reason: &str) {
+        self.take_out(i, reason, true);
+    }
+
+    fn take_out(&mut self, i: usize, reason: &str, in_script: bool) {
         let at = self.now().saturating_sub(self.control.begin);
         let client = &mut self.clients[i];
         if !matches!(client.phase, Phase::Gone | Phase::Parked) {
@@ -455,7 +464,7 @@ impl<'a> Worker<'a> {
         if let Some(listener) = &self.shared.options.listener {
             listener(Event::Stopped { client: id, reason });
         }
-        self.tally.lose(id, at, reason.to_owned());
+        self.tally.lose(id, at, reason.to_owned(), in_script);
     }
 
     /// The client has no more to do in this slice.

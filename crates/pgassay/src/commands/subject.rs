@@ -7,7 +7,7 @@ use anyhow::Context;
 use pgassay_engine::agents::Outside;
 use pgassay_engine::workload::guest::{self, Admission};
 use pgassay_engine::workload::schema::Made;
-use pgassay_engine::workload::{self, elsewhere, setup};
+use pgassay_engine::workload::{self, elsewhere, rehearsal, setup};
 use pgassay_model::Failure;
 use pgassay_model::reading::Reading;
 use pgassay_model::server::{Origin, PoolerFacts, ServerFacts};
@@ -310,6 +310,7 @@ impl Subject {
         let launched = self.cluster.is_some();
         let listens = self.cluster.as_ref().and_then(Cluster::listening).is_some();
         let session = self.session()?;
+        rehearsal::refuse(plan, session, launched)?;
         let made =
             setup::create(session, plan, progress, stop).map_err(|error| match launched {
                 true => error,

@@ -15,6 +15,7 @@ use super::fleet::{Agents, Fleet};
 use super::merge::{Part, merge};
 use super::message::{Answer, Ask, Given, Refusal, RefusalKind};
 use super::shares::{part, shares};
+use crate::workload;
 
 /// How far ahead a slice is announced, beside what the ways to the machines take.
 const LEAD_NS: u64 = 5_000_000;
@@ -414,6 +415,9 @@ impl<'f> Slice<'f> {
         if let Some(part) = parts.iter().find(died)
             && !interrupted
         {
+            if let Some(why) = &part.result.script_error {
+                return Err(Trouble::Failure(workload::stopped(why)));
+            }
             let why = part.result.died.clone().unwrap_or_default();
             return Err(match parts.iter().all(|part| died(&part)) {
                 true => Trouble::ServerDied(why),

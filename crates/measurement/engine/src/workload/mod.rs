@@ -14,6 +14,7 @@ pub mod parallel;
 pub mod pgbench_ddl;
 pub mod pgbench_tables;
 pub mod pgio;
+pub mod rehearsal;
 pub mod scattered_read;
 pub mod schema;
 pub mod sessions;
@@ -254,6 +255,12 @@ pub fn program(plan: &WorkloadPlan) -> Result<Program, Failure> {
         .with_remedy("--protocol extended or prepared"));
     }
     Ok(program)
+}
+
+/// The failure that a script can't go on, of which `why` names the place.
+pub fn stopped(why: &str) -> Failure {
+    Failure::usage(format!("a script can't go on: {why}"))
+        .with_remedy("correct the script at that line; docs/pgbench.md lists what scripts may hold")
 }
 
 /// Has each command of the scripts measured, and says what they are.

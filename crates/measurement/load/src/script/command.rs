@@ -160,8 +160,10 @@ pub fn valid_name(name: &str) -> bool {
 /// A script's commands.
 pub(super) struct Compiled {
     pub commands: Vec<Command>,
-    /// The line on which each begins.
+    /// The first line of each.
     pub lines: Vec<String>,
+    /// The number of that line, from 1.
+    pub numbers: Vec<usize>,
     /// What pgbench refuses only when it executes the command.
     pub deferred: Vec<Mistake>,
 }
@@ -178,14 +180,14 @@ pub(super) fn compile(text: &str, symbols: &mut Symbols) -> Result<Compiled, Mis
         counted: 0,
         line: 1,
     };
-    let mut lines = Vec::new();
+    let (mut lines, mut numbers) = (Vec::new(), Vec::new());
     let mut conditional = None;
     for piece in split(text) {
-        let line = match piece {
+        let (number, line) = match piece {
             Piece::Sql { offset, text } => {
                 let line = first_line(&text);
                 compiler.sql(offset, text)?;
-                line
+                (compiler.line_at(offset), line)
             }
             Piece::Backslash { offset, end } => {
                 match compiler.backslash(offset, end) {
@@ -196,16 +198,18 @@ pub(super) fn compile(text: &str, symbols: &mut Symbols) -> Result<Compiled, Mis
                     }
                     other => other?,
                 }
-                match compiler.commands.last() {
+                let shown = match compiler.commands.last() {
                     // Its rows may be many.
                     Some(Command::Draw(draw)) => draw_line(draw),
                     _ => first_line(&text[offset..end]),
-                }
+                };
+                (compiler.line_at(offset), shown)
             }
         };
         // \gset belongs to the statement before it.
         if lines.len() < compiler.commands.len() {
             lines.push(line);
+            numbers.push(number);
         }
     }
     if let Some(mistake) = conditional {
@@ -220,6 +224,7 @@ pub(super) fn compile(text: &str, symbols: &mut Symbols) -> Result<Compiled, Mis
     Ok(Compiled {
         commands: compiler.commands,
         lines,
+        numbers,
         deferred: compiler.deferred,
     })
 }

@@ -121,6 +121,14 @@ pub struct Scope<'a> {
 }
 
 impl Expr {
+    /// The variables that it may read.
+    pub fn slots(&self) -> impl Iterator<Item = Slot> {
+        self.code.iter().filter_map(|op| match op {
+            Op::Load(slot) => Some(*slot),
+            _ => None,
+        })
+    }
+
     /// The value, or why there is none.
     pub fn evaluate(&self, scope: &mut Scope<'_>) -> Result<Value, EvalError> {
         scope.stack.clear();

@@ -77,6 +77,27 @@ pub struct Script {
     pub commands: Vec<Command>,
     /// The first line of each command, as it stands in the text.
     pub lines: Vec<String>,
+    /// The number of that line, from 1.
+    pub numbers: Vec<usize>,
+}
+
+/// Characters of a command's first line in a message.
+const SHOWN: usize = 120;
+
+impl Script {
+    /// Names a command by its script, its line and its text: `a.sql:3: SELECT 1;`.
+    pub fn place(&self, command: usize) -> String {
+        let (Some(number), Some(line)) = (self.numbers.get(command), self.lines.get(command))
+        else {
+            return self.name.clone();
+        };
+        let line = line.trim_end_matches([';', ' ']);
+        let shown = match line.char_indices().nth(SHOWN) {
+            Some((end, _)) => format!("{}…", &line[..end]),
+            None => line.to_owned(),
+        };
+        format!("{}:{number}: {shown}", self.name)
+    }
 }
 
 /// Scripts compiled together: what one client runs, choosing a script per transaction by weight.
@@ -119,11 +140,11 @@ impl Program {
     /// The first mistake, be it one that pgbench finds in the text or at the command's first
     /// execution.
     pub fn add(&mut self, name: &str, text: &str, weight: u32) -> Result<(), ScriptError> {
-        let (compiled, symbols) = self.compile(name, text)?;
-        if let Some(mistake) = compiled.deferred.into_iter().next() {
+        let (mut compiled, symbols) = self.compile(name, text)?;
+        if let Some(mistake) = compiled.deferred.drain(..).next() {
             return Err(mistake.locate(name, text));
         }
-        self.put(name, weight, compiled.commands, compiled.lines, symbols);
+        self.put(name, weight, compiled, symbols);
         Ok(())
     }
 
@@ -139,7 +160,7 @@ impl Program {
         weight: u32,
     ) -> Result<(), ScriptError> {
         let (compiled, symbols) = self.compile(name, text)?;
-        self.put(name, weight, compiled.commands, compiled.lines, symbols);
+        self.put(name, weight, compiled, symbols);
         Ok(())
     }
 
@@ -158,14 +179,7 @@ impl Program {
         Ok((compiled, symbols))
     }
 
-    fn put(
-        &mut self,
-        name: &str,
-        weight: u32,
-        commands: Vec<Command>,
-        lines: Vec<String>,
-        symbols: Symbols,
-    ) {
+    fn put(&mut self, name: &str, weight: u32, compiled: Compiled, symbols: Symbols) {
         self.symbols = symbols;
         self.total_weight += u64::from(weight);
         self.in_order |= commands
@@ -174,8 +188,9 @@ impl Program {
         self.scripts.push(Script {
             name: name.to_owned(),
             weight,
-            commands,
-            lines,
+            commands: compiled.commands,
+            lines: compiled.lines,
+            numbers: compiled.numbers,
         });
     }
 

@@ -8,6 +8,7 @@ use pgassay_model::trial::{ClientCalls, Trial};
 use pgassay_model::warning::Warning;
 use pgassay_model::workload::Dials;
 
+use super::failed::example;
 use super::machines;
 use crate::ceiling::Ceiling;
 use crate::measured::{LatencyRange, PointAnalysis, TrialAnalysis};
@@ -238,10 +239,13 @@ fn warnings(trials: &[TrialView]) -> Vec<Warning> {
     warnings.extend(short_readings(trials));
     let failed: u64 = trials.iter().flat_map(|t| t.record.failures.values()).sum();
     if failed > 0 {
-        warnings.push(Warning::new(
-            "failures",
-            format!("{failed} transactions failed"),
-        ));
+        let records: Vec<_> = trials.iter().map(|trial| trial.record).collect();
+        let example = example(&records);
+        let text = match example.is_empty() {
+            true => format!("{failed} transactions failed"),
+            false => format!("{failed} transactions failed.{example}"),
+        };
+        warnings.push(Warning::new("failures", text));
     }
     warnings
 }

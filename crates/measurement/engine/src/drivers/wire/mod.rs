@@ -22,11 +22,13 @@ use pgassay_sys::stop::Stop;
 
 pub use agent::{Engines, identity, serve};
 pub use arm::{Source, WireArm};
+pub(crate) use plan::options_of;
 pub(super) use plan::{engine_options, slice_spec};
 pub(super) use record::record;
 
 use super::{Watched, missing};
 use crate::runner::{Arms, Driver, Keep, TrialFailure, Watcher};
+use crate::workload;
 use plan::{interval, replay_from};
 
 /// The servers of a plan, in the order of its arms.
@@ -111,6 +113,9 @@ impl Wire {
         let (result, machines) = given?;
         if result.interrupted {
             return Err(TrialFailure::Interrupted);
+        }
+        if let Some(why) = &result.script_error {
+            return Err(TrialFailure::Other(workload::stopped(why).into()));
         }
         if let Some(reason) = &result.died {
             return Err(TrialFailure::ServerDied(reason.clone()));

@@ -9,18 +9,22 @@ use pgassay_model::Plan;
 use pgassay_model::workload::{Launches, ScriptPlan, WorkloadPlan};
 use pgassay_sys::stop::Stop;
 
+/// How the clients of a workload send, and what its scripts find set.
+pub(crate) fn options_of(workload: &WorkloadPlan) -> anyhow::Result<Options> {
+    Ok(Options {
+        protocol: protocol(&workload.protocol)?,
+        variables: vec![("scale".to_owned(), Value::Int(i64::from(workload.scale)))],
+        texts: workload.dials.define.clone(),
+        ..Options::default()
+    })
+}
+
 /// How the plan's clients behave.
 pub(in crate::drivers) fn engine_options(plan: &Plan, stop: &Stop) -> anyhow::Result<Options> {
     let dials = &plan.workload.dials;
     let threads = plan.points.iter().map(|point| point.threads).max();
     Ok(Options {
-        protocol: protocol(&plan.workload.protocol)?,
         threads: Some(threads.unwrap_or(1) as usize),
-        variables: vec![(
-            "scale".to_owned(),
-            Value::Int(i64::from(plan.workload.scale)),
-        )],
-        texts: dials.define.clone(),
         max_tries: dials.max_tries.unwrap_or(1),
         latency_limit: dials.latency_limit_ms.map(milliseconds).transpose()?,
         reconnect: dials.reconnect,
@@ -30,7 +34,7 @@ pub(in crate::drivers) fn engine_options(plan: &Plan, stop: &Stop) -> anyhow::Re
         drain: Duration::from_secs(5),
         cpus: dials.client_cpus.clone(),
         stop: Arc::clone(stop.flag()),
-        ..Options::default()
+        ..options_of(&plan.workload)?
     })
 }
 

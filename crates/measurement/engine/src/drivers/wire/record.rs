@@ -1,5 +1,7 @@
 //! What a slice came to, as it is recorded.
 
+use std::collections::BTreeMap;
+
 use pgassay_load::{Latency, SliceResult};
 use pgassay_model::trial::{ClientCalls, ScriptRecord, StatementRecord, Trial};
 use pgassay_model::workload::WorkloadPlan;
@@ -11,6 +13,7 @@ pub(in crate::drivers) fn record(result: &SliceResult, workload: &WorkloadPlan) 
         window_ns: result.window_ns,
         transactions: result.transactions,
         failures: result.failures.clone(),
+        failure_examples: examples(result),
         latency: result.latency.to_base64(),
         latency_from_actual_start: result.latency_from_actual.as_ref().map(|l| l.to_base64()),
         intervals: result.intervals.iter().map(|i| i.transactions).collect(),
@@ -38,6 +41,15 @@ pub(in crate::drivers) fn record(result: &SliceResult, workload: &WorkloadPlan) 
         scripts: script_records(result, workload),
         ..Trial::default()
     }
+}
+
+/// An example of each failure that was counted.
+fn examples(result: &SliceResult) -> BTreeMap<String, String> {
+    let examples = result.failure_examples.iter();
+    let counted = examples.filter(|(state, _)| result.failures.contains_key(*state));
+    counted
+        .map(|(state, example)| (state.clone(), example.clone()))
+        .collect()
 }
 
 fn client_calls(result: &SliceResult) -> ClientCalls {
