@@ -11,6 +11,7 @@ pub mod guest;
 pub mod inserver;
 pub mod order_entry;
 pub mod parallel;
+pub mod parameter_types;
 pub mod pgbench_ddl;
 pub mod pgbench_tables;
 pub mod pgio;

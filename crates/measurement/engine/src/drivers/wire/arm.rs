@@ -15,7 +15,7 @@ use crate::agents::{Agents, Outside, Trouble};
 use crate::drivers::{Arm, Watched};
 use crate::runner::{TrialFailure, is_lost};
 use crate::workload::sessions::Recordings;
-use crate::workload::{self, setup};
+use crate::workload::{self, parameter_types, setup};
 
 /// One server with its connections.
 pub struct WireArm {
@@ -77,6 +77,8 @@ impl WireArm {
         let conninfo = conninfo
             .with_application_name("pgassay load")
             .with_options(&setup::find_tables(&plan.workload, conninfo)?);
+        let typed = parameter_types::typed(plan, &conninfo)?;
+        let plan = typed.as_ref().unwrap_or(plan);
         // Statements of clients that connect as another role are that role's.
         let role = match source {
             Source::Agents(_, Some(outside)) if !owned => outside.user(),
@@ -116,6 +118,8 @@ impl WireArm {
     /// # Errors
     /// Where the workload's scripts are wrong.
     pub fn meter_statements(&mut self, plan: &Plan, stop: &Stop) -> anyhow::Result<()> {
+        let typed = parameter_types::typed(plan, &self.load)?;
+        let plan = typed.as_ref().unwrap_or(plan);
         self.metered = Metered::new(plan, &self.load, stop)?;
         Ok(())
     }
