@@ -66,6 +66,7 @@ mod quiet;
 mod reference;
 mod runs;
 mod sampled_lines;
+mod script_errors;
 mod search_path;
 mod secrets;
 mod serve;
