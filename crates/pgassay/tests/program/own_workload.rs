@@ -201,7 +201,9 @@ pub fn runs(file: &str, server: &Server, dir: &Path) -> (f64, f64) {
             .lines()
             .map(|line| serde_json::from_str::<Value>(line).unwrap())
         {
-            sums.0 += trial["failed"].as_f64().unwrap_or(0.0);
+            let failures = trial["failures"].as_object();
+            let counts = failures.into_iter().flat_map(|failures| failures.values());
+            sums.0 += counts.map(|count| count.as_f64().unwrap()).sum::<f64>();
             sums.1 += trial["transactions"].as_f64().unwrap();
         }
     }
@@ -511,7 +513,7 @@ fn what_is_no_log_of_statements_says_what_to_do() {
     let csv = "2026-11-23 09:00:00.000 UTC,\"a\",\"b\",1,\"x\",s1,1,\"SELECT\",2026-11-23 09:00:00 UTC,3/1,0,LOG,00000,\
                \"duration: 1.000 ms  statement: SELECT 1\",,,,,,,,,\"app\"\n";
     let half = format!("{csv}{}", &csv[..csv.len() / 2]);
-    let german = csv.replace("duration", "Dauer");
+    let polish = csv.replace("duration", "czas trwania");
     let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
     gzip.write_all(csv.repeat(50).as_bytes()).unwrap();
     let gzip = gzip.finish().unwrap();
@@ -536,7 +538,7 @@ fn what_is_no_log_of_statements_says_what_to_do() {
             2,
             "no line begins as PostgreSQL's",
         ),
-        ("german.csv", german.as_bytes(), &[], 2, "lc_messages"),
+        ("polish.csv", polish.as_bytes(), &[], 2, "lc_messages"),
         ("half.csv", half.as_bytes(), &[], 0, ""),
         (
             "filtered.csv",

@@ -29,6 +29,8 @@ pub enum Doubt {
     LiteralLayout,
     /// The value of a parameter.
     Parameter,
+    /// Its bytes are not UTF-8.
+    Encoding,
     /// An entry of another session stands between its first line and a further one.
     Interleaved,
     /// It changes all rows of a table, and nothing shows that its last line is there.
@@ -53,6 +55,9 @@ impl Doubt {
                 "a literal of several lines whose indentation or line ends the log lost"
             }
             Self::Parameter => "a parameter may be cut off (log_parameter_max_length)",
+            Self::Encoding => {
+                "text that is not UTF-8 (iconv -f ENCODING -t UTF-8 FILE | pgassay workload from-log -)"
+            }
             Self::Interleaved => {
                 "may be cut off: lines of another entry stand between its lines in the log"
             }

@@ -1,9 +1,12 @@
 //! What a record says of statements.
 
+use std::borrow::Cow;
+
 use pgassay_text::sql;
 
 use super::Record;
 use super::doubt::{self, Doubt};
+use super::languages;
 use super::plan::{self, LoggedPlan};
 
 /// A statement as the log has it.
@@ -43,22 +46,25 @@ pub enum Said {
     NotUnderstood,
 }
 
+/// What messages about statements begin with.
+const ENGLISH: [&str; 3] = ["duration: ", "statement: ", "execute "];
+
 /// What begins a further Execute message of a portal.
 const FETCH: &str = "execute fetch from ";
 
 /// What a record says of statements; none where it is about something else.
 pub fn said(record: &Record) -> Option<Said> {
-    match record.severity.as_str() {
-        "ERROR" | "FATAL" | "PANIC" => return Some(Said::Failed),
-        "LOG" => {}
-        // PostgreSQL translates severities of stderr and csvlog, too.
-        "FEHLER" | "ERREUR" | "ERRORE" | "ОШИБКА" | "エラー" | "错误" => {
-            return Some(Said::NotUnderstood);
-        }
-        // LOG in another language.
+    // PostgreSQL translates severities of all formats, too.
+    match languages::severity(&record.severity) {
+        Some("ERROR" | "FATAL" | "PANIC") => return Some(Said::Failed),
+        Some("LOG") => {}
+        // LOG in a language that is not known here.
         _ => return is_duration(&record.message).then_some(Said::NotUnderstood),
     }
-    let message = record.message.as_str();
+    let message = &*match ENGLISH.iter().any(|head| record.message.starts_with(head)) {
+        true => Cow::Borrowed(record.message.as_str()),
+        false => languages::english(&record.message),
+    };
     if let Some(rest) = message.strip_prefix("duration: ") {
         let Some((number, rest)) = rest.split_once(" ms") else {
             return Some(Said::NotUnderstood);
@@ -95,7 +101,7 @@ pub fn said(record: &Record) -> Option<Said> {
     }
     match statement(message, record) {
         Some(statement) => Some(Said::Began(statement)),
-        // `Dauer: 0.035 ms`, `durée : 0.035 ms`
+        // `czas trwania: 0.035 ms`
         None => is_duration(message).then_some(Said::NotUnderstood),
     }
 }
@@ -126,8 +132,12 @@ fn millis(text: &str) -> Option<u64> {
 /// `statement: …` or `execute NAME: …`.
 fn statement(text: &str, record: &Record) -> Option<Statement> {
     let whole = |text: &str| {
+        let replaced = [text, &record.detail]
+            .iter()
+            .any(|text| text.contains('\u{fffd}'));
         record
             .doubt
+            .or(replaced.then_some(Doubt::Encoding))
             .or_else(|| doubt::of_text(text, record.reflowed))
             .or_else(|| {
                 let unbounded = record.open_ended && doubt::changes_all_rows(text);
@@ -165,7 +175,7 @@ fn statement(text: &str, record: &Record) -> Option<Statement> {
 fn parameters(detail: &str) -> Option<Vec<Option<String>>> {
     let mut values = Vec::new();
     let mut rest = match detail.split_once(": ") {
-        Some((head, rest)) if head.eq_ignore_ascii_case("parameters") => rest,
+        Some((head, rest)) if languages::is_parameters(head) => rest,
         _ => return Some(values),
     };
     loop {
@@ -234,6 +244,20 @@ mod tests {
     }
 
     #[test]
+    fn bytes_of_another_encoding_are_no_value() {
+        for (sent, detail) in [
+            ("SELECT 'caf\u{fffd}'", ""),
+            ("SELECT $1", "parameters: $1 = 'caf\u{fffd}'"),
+        ] {
+            let said = log(&format!("duration: 1 ms  execute a: {sent}"), detail);
+            assert!(
+                matches!(said, Some(Said::Ended(s, _)) if s.doubt == Some(Doubt::Encoding)),
+                "{sent}"
+            );
+        }
+    }
+
+    #[test]
     fn the_other_records() {
         assert_eq!(log("duration: 0.1 ms", ""), Some(Said::Took(100)));
         assert_eq!(
@@ -259,8 +283,15 @@ mod tests {
         );
         assert_eq!(log("duration: 1", ""), Some(Said::NotUnderstood));
         assert_eq!(
-            log("Dauer: 0.035 ms  Anweisung: SELECT 1", ""),
+            log("czas trwania: 0.035 ms  wyrażenie: SELECT 1", ""),
             Some(Said::NotUnderstood)
+        );
+        let french = log(
+            "durée : 1.5 ms  exécute S_1: SELECT $1",
+            "paramètres : $1 = '7'",
+        );
+        assert!(
+            matches!(french, Some(Said::Ended(s, 1500)) if s.parameters == [Some("7".to_owned())] && s.text == "SELECT $1")
         );
         for detail in [
             "parameters: $",

@@ -8,6 +8,7 @@ pub mod clock;
 mod csv;
 pub mod doubt;
 mod json;
+mod languages;
 pub mod message;
 pub mod plan;
 pub mod prefix;

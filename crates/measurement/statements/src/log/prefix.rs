@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex};
 
 use super::clock;
-use super::stderr::SEVERITIES;
+use super::languages::severities;
 use super::transport::{self, Inner, compiled};
 
 /// Debian's and Ubuntu's prefix.
@@ -32,20 +32,29 @@ const KNOWN: &[&str] = &[
     "%t [%p]: [%l-1] user=%u,db=%d,app=%a,client=%h ",
     "%t [%p]: user=%u,db=%d,app=%a,client=%h ",
     "%m [%p] %q%u@%d %a ",
+    // Heroku
+    "sql_error_code = %e time_ms = \"%m\" pid=\"%p\" proc_start_time=\"%s\" session_id=\"%c\" vtid=\"%v\" tid=\"%x\" \
+     log_line=\"%l\" %qdatabase=\"%d\" connection_source=\"%r\" user=\"%u\" application_name=\"%a\" ",
 ];
+
+/// Prefixes of entries whose time and process syslog has: none, and Heroku's.
+const KNOWN_IN_SYSLOG: &[&str] = &["", "sql_error_code = %e "];
 
 /// A time stamp with the name or the offset of its zone.
 const STAMP: &str = r"[0-9]{4}-[0-9][0-9]-[0-9][0-9][ T][0-9][0-9]:[0-9][0-9]:[0-9][0-9](?:\.[0-9]+)?(?: (?:[A-Z]{2,6}|[+-][0-9][0-9](?::?[0-9][0-9])?)|[+-][0-9][0-9](?::?[0-9][0-9])?|Z)?";
 
 /// A severity, and the two blanks that the server writes behind it.
-static SEVERITY: LazyLock<Regex> =
-    LazyLock::new(|| compiled(&format!("(?:{}):  ", SEVERITIES.join("|"))));
+static SEVERITY: LazyLock<Regex> = LazyLock::new(|| compiled(&format!("(?:{}) ?:  ?", *WORDS)));
+
+/// All severities as alternatives of a pattern.
+static WORDS: LazyLock<String> = LazyLock::new(|| severities().collect::<Vec<_>>().join("|"));
 
 /// A field of a prefix that is guessed, by what it holds.
 static FIELD: LazyLock<Regex> = LazyLock::new(|| {
     compiled(&format!(
         r"(?x)^(?: (?<m>{STAMP}) | (?<n>[0-9]{{10}}\.[0-9]{{3}}\b)
-        | (?<key>[A-Za-z_]+)=(?<value>\[\w+\]|[^,;\s\]|]*) | (?<u>[\w.\[\]-]+)@(?<d>[\w.\[\]-]+)
+        | (?<host>(?i:client|host|remote|addr|ip|h|r)\w*)=(?:\[\w+\]|[^,;\s\]|]*)
+        | (?<key>[A-Za-z_]+)=(?:\[\w+\]|[^,;:\s\]|]*) | (?<u>[\w.\[\]-]+)@(?<d>[\w.\[\]-]+)
         | \[(?<p>[0-9]+)\] | \[(?<l>[0-9]+)-(?<part>[0-9]+)\]
         | (?<c>[0-9a-f]{{8}}\.[0-9a-f]+)\b | (?<r>[0-9a-fA-F.:]*[0-9]\([0-9]+\)|\[local\])
         | (?<v>[0-9]+/[0-9]+) | (?<number>[0-9]+) | (?<word>\w+) )",
@@ -95,9 +104,10 @@ impl Prefix {
             fields.contains("<p") || fields.contains("<c"),
         ) {
             (true, true) => {
-                let compile = |end: &str| Regex::new(&format!("^{fields}(?<rest>{end})$"));
-                let severity = format!("(?:{}) ?:.*", SEVERITIES.join("|"));
-                return match (compile(&severity), compile(".*")) {
+                let compile = |end: &str| Regex::new(&format!("^{fields}(?<rest>{end})"));
+                // Not the whole line: a message may be long.
+                let severity = format!("(?:{}) ?:", *WORDS);
+                return match (compile(&severity), compile("")) {
                     (Ok(pattern), Ok(loose)) => Ok(Self {
                         text: text.to_owned(),
                         of_syslog: false,
@@ -154,13 +164,14 @@ impl Prefix {
         {
             return Some(best);
         }
-        let bare = Self::read_in_syslog("").ok()?;
         let headed = inner(true);
-        let of_syslog = headed
+        let known = KNOWN_IN_SYSLOG
             .iter()
-            .filter(|line| bare.pattern.is_match(line))
-            .count();
-        (2 * of_syslog > headed.len()).then_some(bare)
+            .filter_map(|text| Self::read_in_syslog(text).ok());
+        { known }.find(|prefix| {
+            let fits = headed.iter().filter(|line| prefix.pattern.is_match(line));
+            2 * fits.count() > headed.len()
+        })
     }
 
     /// Reads a value of `log_line_prefix` that may leave time and process to syslog.
@@ -207,7 +218,7 @@ impl Prefix {
             user: of("u"),
             database: of("d"),
             application: of("a"),
-            rest: found.name("rest")?.as_str(),
+            rest: &line[found.name("rest")?.start()..],
         })
     }
 }
@@ -299,6 +310,8 @@ fn guess(line: &str) -> Option<String> {
             };
             pid |= escape == "%p";
             prefix += &format!("{}={escape}", key.as_str());
+        } else if let Some(host) = found.name("host") {
+            prefix += &format!("{}=%r", host.as_str());
         } else if has("u") {
             prefix += "%u@%d";
         } else if has("p") {
@@ -316,6 +329,10 @@ fn guess(line: &str) -> Option<String> {
             prefix += "%r";
         }
         rest = &rest[found[0].len()..];
+    }
+    // A name of several words is one field.
+    while let Some(at) = ["%a %r", "%r %r"].iter().find_map(|two| prefix.find(two)) {
+        prefix.replace_range(at + 2..at + 5, "");
     }
     Some(prefix)
 }

@@ -5,32 +5,11 @@
 //! be another program's, and the statement before it is in doubt.
 
 use super::doubt::{Doubt, is_collector_limit};
+use super::languages;
 use super::message::{duration_within, is_duration};
 use super::prefix::Prefix;
 use super::transport::{Inner, inner};
 use super::{Counts, LONGEST, Record};
-
-/// What a line may begin with behind its prefix.
-pub(super) const SEVERITIES: &[&str] = &[
-    "LOG",
-    "ERROR",
-    "FATAL",
-    "PANIC",
-    "WARNING",
-    "NOTICE",
-    "INFO",
-    "DETAIL",
-    "HINT",
-    "STATEMENT",
-    "CONTEXT",
-    "QUERY",
-    "LOCATION",
-    "DEBUG1",
-    "DEBUG2",
-    "DEBUG3",
-    "DEBUG4",
-    "DEBUG5",
-];
 
 /// Blanks that stand for the server's tab.
 const TAB: usize = 8;
@@ -38,8 +17,10 @@ const TAB: usize = 8;
 /// The severity with which a text begins, and what follows.
 pub(super) fn severity(text: &str) -> Option<(&'static str, &str)> {
     let (word, rest) = text.split_once(':')?;
-    let known = SEVERITIES.iter().find(|known| **known == word.trim())?;
-    Some((known, rest.trim_start_matches(' ')))
+    Some((
+        languages::severity(word.trim())?,
+        rest.trim_start_matches(' '),
+    ))
 }
 
 /// Whether a line that could not be read may be the first one of an entry: what it said of a session is lost.
@@ -112,7 +93,10 @@ impl Lines {
                         message.clone_into(&mut record.detail);
                     }
                 }
-                Some(("HINT" | "STATEMENT" | "CONTEXT" | "QUERY" | "LOCATION", _)) => {
+                Some((
+                    "HINT" | "STATEMENT" | "CONTEXT" | "QUERY" | "LOCATION" | "BACKTRACE",
+                    _,
+                )) => {
                     self.passing = true;
                     let open = self.record.as_ref();
                     self.of_another = open.is_some_and(|record| record.session != said.session);

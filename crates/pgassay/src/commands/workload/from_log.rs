@@ -170,7 +170,7 @@ fn notes(made: &mut Made, sessions: &Sessions, counts: &Counts) {
     }
     if sessions.not_understood > 0 {
         made.notes.push(format!(
-            "{} durations are in another language than English: set lc_messages = 'C' to have them, too.",
+            "{} durations are in a language that is not read: set lc_messages = 'C' to have them, too.",
             sessions.not_understood
         ));
     }
@@ -197,7 +197,7 @@ fn refuse_empty(sessions: &Sessions, counts: &Counts, args: &FromLogArgs) -> Res
             "give log_line_prefix with --prefix (SHOW log_line_prefix), or --log-format csv or json",
         )
     } else if sessions.not_understood > 0 {
-        Failure::usage("the log's messages are not in English")
+        Failure::usage("the log's messages are in a language that is not read")
             .with_remedy("SET lc_messages = 'C' on the server, and log again")
     } else if let Some((why, unused)) = sessions
         .left_out
