@@ -66,11 +66,11 @@ pub struct IntoArgs {
 /// Arguments of `pgassay workload from-log`.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "\
-The log needs each statement with its duration, and its messages in English:
+The log needs each statement with its duration, and its messages in English or another language that is read:
   ALTER SYSTEM SET log_min_duration_statement = 0;   -- or log_statement = 'all' with log_duration = on
   ALTER SYSTEM SET lc_messages = 'C';
   SELECT pg_reload_conf();
-csvlog, jsonlog (15 and later), stderr, syslog, journald, and the JSON of CloudNativePG, Google Cloud and Azure are
+csvlog, jsonlog (15 and later), stderr, syslog, journald, Logplex, and the JSON of operators, clouds and collectors are
 read, of any size, compressed by gzip or zstd or not. For transactions that are whole,
 log for some minutes at least, and name rotated files in their order.")]
 pub struct FromLogArgs {

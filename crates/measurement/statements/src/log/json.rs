@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::message::duration_within;
 use super::prefix::Prefix;
+use super::transport::with_logplex_head;
 use super::{Counts, LONGEST, Record, clock, stderr};
 
 /// A record by jsonlog's names or csvlog's.
@@ -28,10 +29,23 @@ struct Entry {
     application_name: String,
 }
 
-/// Objects that hold the entry: CloudNativePG, Google Cloud, Azure.
-const WITHIN: &[&str] = &["record", "jsonPayload", "properties"];
-/// Fields with a line as the server wrote it: Google Cloud, journald, Docker and Kubernetes, Azure, others.
-const LINES: &[&str] = &["textPayload", "MESSAGE", "log", "message", "msg"];
+/// Fields with a line as the server wrote it: Google Cloud, journald, Docker and Kubernetes, Azure, OpenTelemetry, Loki,
+/// Elastic, RDS's API, others.
+const LINES: &[&str] = &[
+    "textPayload",
+    "MESSAGE",
+    "log",
+    "message",
+    "msg",
+    "body",
+    "line",
+    "original",
+    "@message",
+    "LogFileData",
+    "text",
+];
+/// How deep in an object an entry may stand: `record` of CloudNativePG, `properties` of Azure.
+const DEEPEST: u32 = 6;
 
 /// Objects of a file, whatever its line breaks.
 pub(super) struct Objects {
@@ -115,17 +129,21 @@ impl Objects {
             counts.unread_us += duration_within(text);
             return;
         };
-        match (holds(object), &mut self.lines) {
-            (Holds::Entry(record), _) => {
-                counts.records += 1;
-                found(*record);
-            }
-            (Holds::Lines(text), Some(lines)) => {
-                for line in text.trim_end_matches('\n').split('\n') {
-                    lines.line(line.as_bytes(), counts, found);
+        let held = holds(object);
+        counts.foreign += u64::from(held.is_empty());
+        for held in held {
+            match (held, &mut self.lines) {
+                (Holds::Entry(record), _) => {
+                    counts.records += 1;
+                    found(*record);
                 }
+                (Holds::Lines(text), Some(lines)) => {
+                    for line in text.trim_end_matches('\n').split('\n') {
+                        lines.line(line.as_bytes(), counts, found);
+                    }
+                }
+                (Holds::Lines(_), None) => counts.foreign += 1,
             }
-            _ => counts.foreign += 1,
         }
     }
 
@@ -153,26 +171,61 @@ impl Objects {
 enum Holds {
     Entry(Box<Record>),
     Lines(String),
-    Nothing,
 }
 
-fn holds(mut object: Map<String, Value>) -> Holds {
-    if object.contains_key("error_severity") {
-        let entry = serde_json::from_value::<Entry>(Value::Object(object)).ok();
-        let record = entry.and_then(record);
-        return record.map_or(Holds::Nothing, |record| Holds::Entry(Box::new(record)));
+/// What an object holds: entries by their names wherever they stand, else the server's lines.
+fn holds(object: Map<String, Value>) -> Vec<Holds> {
+    let object = Value::Object(object);
+    let mut held = Vec::new();
+    entries(&object, DEEPEST, &mut held);
+    if held.is_empty() {
+        lines(&object, DEEPEST, &mut held);
     }
-    for name in WITHIN {
-        if let Some(Value::Object(inner)) = object.remove(*name) {
-            return holds(inner);
-        }
+    held
+}
+
+/// The objects and lists within a value.
+fn within(value: &Value) -> Vec<&Value> {
+    let all: Vec<&Value> = match value {
+        Value::Object(object) => object.values().collect(),
+        Value::Array(list) => list.iter().collect(),
+        _ => Vec::new(),
+    };
+    let nested = all
+        .into_iter()
+        .filter(|inner| inner.is_object() || inner.is_array());
+    nested.collect()
+}
+
+fn entries(value: &Value, depth: u32, held: &mut Vec<Holds>) {
+    if value.get("error_severity").is_some() {
+        let entry = Entry::deserialize(value).ok().and_then(record);
+        held.extend(entry.map(|record| Holds::Entry(Box::new(record))));
+        return;
     }
-    for name in LINES {
-        if let Some(Value::String(text)) = object.remove(*name) {
-            return Holds::Lines(text);
-        }
+    for inner in within(value).into_iter().filter(|_| depth > 0) {
+        entries(inner, depth - 1, held);
     }
-    Holds::Nothing
+}
+
+fn lines(value: &Value, depth: u32, held: &mut Vec<Holds>) {
+    if let Some(text) = LINES.iter().find_map(|name| value.get(name)?.as_str()) {
+        let fields = value.as_object().into_iter().flat_map(Map::values);
+        let fields: Vec<&str> = fields.filter_map(Value::as_str).collect();
+        let time = fields.iter().find(|field| {
+            field.as_bytes().get(10) == Some(&b'T') && clock::micros(field).is_some()
+        });
+        let process = fields.iter().find(|field| {
+            let number = field.strip_prefix("postgres.");
+            number.is_some_and(|number| number.bytes().all(|b| b.is_ascii_digit()))
+        });
+        let text = with_logplex_head(text.to_owned(), time.copied(), process.copied());
+        held.push(Holds::Lines(text));
+        return;
+    }
+    for inner in within(value).into_iter().filter(|_| depth > 0) {
+        lines(inner, depth - 1, held);
+    }
 }
 
 fn record(entry: Entry) -> Option<Record> {
@@ -196,9 +249,16 @@ pub(super) fn lines_within(begin: &str) -> Vec<String> {
     for line in begin.lines() {
         let whole = objects.whole(line, &mut Counts::default());
         let object = whole.and_then(|text| serde_json::from_str(&text).ok());
-        if let Some(Holds::Lines(text)) = object.map(holds) {
-            found.extend(text.split('\n').map(str::to_owned));
+        for held in object.map(holds).unwrap_or_default() {
+            if let Holds::Lines(text) = held {
+                found.extend(text.split('\n').map(str::to_owned));
+            }
         }
+    }
+    if found.is_empty() {
+        // The first object goes on: what may be its lines is enough to know their prefix.
+        let texts = begin.split('"').filter(|text| text.contains(":  "));
+        found.extend(texts.flat_map(|text| text.split("\\n").map(str::to_owned)));
     }
     found
 }

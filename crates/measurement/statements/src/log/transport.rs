@@ -21,6 +21,13 @@ static SYSLOG: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
+/// Heroku's Logplex: a drain's frame or a console's line around the database's name and the numbers of entry and part.
+static LOGPLEX: LazyLock<Regex> = LazyLock::new(|| {
+    compiled(
+        r"^(?:(?:[0-9]+ )?(?:<[0-9]+>1 )?(?<iso>[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+)(?:Z|[+-][0-9]{2}:?[0-9]{2})?(?: [^ \[]+)? app(?:\[| )postgres\.(?<pid>[0-9]+)(?:\]:| -(?: -)?) )?\[[A-Z][A-Z0-9_]*\] \[[0-9]+-(?<part>[0-9]+)\] ?",
+    )
+});
+
 /// A pattern of ours, which is valid.
 pub(super) fn compiled(pattern: &str) -> Regex {
     Regex::new(pattern).unwrap_or_else(|e| unreachable!("{pattern}: {e}"))
@@ -40,14 +47,16 @@ pub(super) fn inner(line: &str, headed: bool) -> Inner<'_> {
     let bytes = line.as_bytes();
     // Most files have none of this.
     let may_be_iso = bytes.get(10) == Some(&b'T');
-    if !may_be_iso
-        && !bytes
-            .first()
-            .is_some_and(|b| *b == b'<' || b.is_ascii_uppercase())
-    {
+    let may_be_logplex =
+        may_be_iso || bytes.first() == Some(&b'[') || bytes.iter().take(8).any(|b| *b == b'<');
+    let may_be_syslog = bytes
+        .first()
+        .is_some_and(|b| *b == b'<' || b.is_ascii_uppercase());
+    if !may_be_logplex && !may_be_syslog {
         return Inner::Line(line.into());
     }
-    if let Some(found) = SYSLOG.captures(line) {
+    let logplex = may_be_logplex.then(|| LOGPLEX.captures(line)).flatten();
+    if let Some(found) = logplex.or_else(|| SYSLOG.captures(line)) {
         let rest = &line[found[0].len()..];
         // rsyslog writes control characters as octal numbers.
         let rest = if rest.contains("#011") {
@@ -62,23 +71,43 @@ pub(super) fn inner(line: &str, headed: bool) -> Inner<'_> {
                 Inner::Part(rest)
             };
         }
-        if !headed {
+        // Logplex has a blank more.
+        let rest = match rest {
+            Cow::Borrowed(rest) => Cow::Borrowed(rest.trim_start_matches(' ')),
+            Cow::Owned(rest) => Cow::Owned(rest.trim_start_matches(' ').to_owned()),
+        };
+        let pid = found.name("pid").filter(|_| headed);
+        let Some(pid) = pid else {
             return Inner::Line(rest);
-        }
+        };
         let stamp = match found.name("iso") {
             Some(iso) => iso.as_str().replace('T', " "),
             // No year and a month by its name: differences between entries are what is used.
             None => format!("2000-01-{:0>2} {}", found["day"].trim(), &found["time"]),
         };
-        return Inner::Line(format!("{stamp} [{}] {rest}", &found["pid"]).into());
+        return Inner::Line(format!("{stamp} [{}] {rest}", pid.as_str()).into());
     }
     let stamped = may_be_iso.then(|| STAMPED.find(line)).flatten();
     Inner::Line(stamped.map_or(line, |found| &line[found.end()..]).into())
 }
 
-/// Whether a line was written by syslog or journald.
+/// Whether a line was written by syslog, journald or Logplex.
 pub(super) fn is_syslog(line: &str) -> bool {
-    SYSLOG.is_match(line)
+    SYSLOG.is_match(line) || LOGPLEX.is_match(line)
+}
+
+/// A line of Logplex without its head, given one of a time and a process that stand elsewhere.
+pub(super) fn with_logplex_head(line: String, time: Option<&str>, process: Option<&str>) -> String {
+    let (Some(time), Some(process)) = (time, process) else {
+        return line;
+    };
+    let bare = LOGPLEX
+        .captures(&line)
+        .filter(|found| found.name("pid").is_none());
+    match bare {
+        Some(_) => format!("{time} app[{process}]: {line}"),
+        None => line,
+    }
 }
 
 #[cfg(test)]
@@ -109,6 +138,29 @@ mod tests {
                 "{around}"
             );
         }
+    }
+
+    #[test]
+    fn lines_of_logplex_have_a_time_and_a_process() {
+        let entry = "sql_error_code = 00000 LOG:  y";
+        let expected = format!("2025-05-01 03:00:32.1 [1371] {entry}");
+        for head in [
+            "2025-05-01T03:00:32.1+00:00 app[postgres.1371]: [DATABASE] [5-1]  ",
+            "412 <134>1 2025-05-01T03:00:32.1+00:00 host app postgres.1371 - [DATABASE] [5-1] ",
+            "<134>1 2025-05-01T03:00:32.1Z d.1f2e app postgres.1371 - - [HEROKU_POSTGRESQL_RED] [5-1] ",
+        ] {
+            assert_eq!(
+                inner(&format!("{head}{entry}"), true),
+                line(&expected),
+                "{head}"
+            );
+        }
+        let more = "2025-05-01T03:00:32.1+00:00 app[postgres.1371]: [DATABASE] [5-2] #011FROM t";
+        assert_eq!(inner(more, true), line("\tFROM t"));
+        let bare = format!("[DATABASE] [5-1] {entry}");
+        assert_eq!(inner(&bare, false), line(entry));
+        let headed = with_logplex_head(bare, Some("2025-05-01T03:00:32.1Z"), Some("postgres.1371"));
+        assert_eq!(inner(&headed, true), line(&expected));
     }
 
     #[test]

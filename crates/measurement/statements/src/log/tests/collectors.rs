@@ -127,6 +127,116 @@ fn objects_hold_entries_or_lines() {
 }
 
 #[test]
+fn lines_stand_wherever_a_collector_puts_them() {
+    let own = log("2023-05-01 03:00:32.123 UTC [1371] app@shop ", "", "");
+    let whole = own.replace("\n\t", "\u{1}");
+    let entries: Vec<String> = whole.lines().map(|e| e.replace('\u{1}', "\n\t")).collect();
+    let object = |wrap: &dyn Fn(&str) -> serde_json::Value| -> String {
+        let objects = entries.iter().map(|entry| format!("{}\n", wrap(entry)));
+        objects.collect()
+    };
+    for text in [
+        object(
+            &|entry| serde_json::json!({"body": entry, "severityText": "INFO", "attributes": {"a": 1}}),
+        ),
+        object(&|entry| serde_json::json!({"line": entry, "labels": {"app": "db"}})),
+        object(
+            &|entry| serde_json::json!({"_source": {"@timestamp": "2023-05-01", "message": entry}}),
+        ),
+        object(
+            &|entry| serde_json::json!({"event": {"original": entry}, "agent": {"type": "filebeat"}}),
+        ),
+        object(
+            &|entry| serde_json::json!({"kubernetes": {"pod": "db-0"}, "log": format!("{entry}\n")}),
+        ),
+        serde_json::json!({"LogFileData": own, "Marker": "1"}).to_string(),
+        serde_json::to_string_pretty(&serde_json::json!({
+            "events": entries.iter().map(|e| serde_json::json!({"message": e})).collect::<Vec<_>>(),
+            "nextForwardToken": "f/1",
+        }))
+        .unwrap(),
+    ] {
+        assert_eq!(
+            statements("a.json", &text),
+            [SENT[0], "SELECT $15"],
+            "{text}"
+        );
+    }
+    // Longer than what a format is known by.
+    let pad = "SELECT 1; ".repeat(10_000);
+    let long = serde_json::json!({"LogFileData": format!("{own}2023-05-01 03:00:33.123 UTC [1371] app@shop LOG:  {pad}\n")});
+    let begin = &long.to_string()[..64 << 10];
+    let known = format_of("a.json", begin.as_bytes(), None);
+    assert!(
+        matches!(known, Ok(super::Format::Json(Some(_)))),
+        "{known:?}"
+    );
+}
+
+#[test]
+fn logplex_is_read_as_text_and_as_objects() {
+    let long = "sql_error_code = 00000 time_ms = \"2023-05-01 03:00:32.123 UTC\" pid=\"13263\" \
+                proc_start_time=\"2023-05-01 03:00:01 UTC\" session_id=\"60ade7f8.33cf\" vtid=\"4/10\" tid=\"0\" \
+                log_line=\"1\" database=\"d1\" connection_source=\"10.0.0.1(5000)\" user=\"u1\" \
+                application_name=\"my app\" ";
+    for prefix in ["sql_error_code = 00000 ", long] {
+        // Each entry has a number, and each of its lines one of a part.
+        let entry = |number: u32, text: &str| {
+            let lines = (1..).zip(text.split('\n'));
+            let lines = lines.map(|(part, line)| {
+                let line = line.replace('\t', "#011");
+                let blanks = if part == 1 { " " } else { "" };
+                format!("[DATABASE] [{number}-{part}] {blanks}{line}")
+            });
+            lines.collect::<Vec<_>>()
+        };
+        let update = SENT[0].replace('\n', "\n\t");
+        let lines = [
+            entry(
+                5,
+                &format!("{prefix}LOG:  duration: 9.4 ms  statement: {update}"),
+            ),
+            entry(
+                6,
+                &format!("{prefix}LOG:  duration: 0.1 ms  execute S_1: SELECT $1"),
+            ),
+            entry(7, &format!("{prefix}DETAIL:  parameters: $1 = '5'")),
+        ]
+        .concat();
+        let time = "2023-05-01T03:00:32.000000+00:00";
+        let console = lines
+            .iter()
+            .map(|line| format!("{time} app[postgres.1371]: {line}\n"));
+        let drain = lines
+            .iter()
+            .map(|line| format!("123 <134>1 {time} host app postgres.1371 - {line}\n"));
+        let whole = lines.iter().map(|line| {
+            format!(
+                "{}\n",
+                serde_json::json!({"log": format!("{time} app[postgres.1371]: {line}")})
+            )
+        });
+        let apart = lines.iter().map(|line| {
+            let object =
+                serde_json::json!({"timestamp": time, "proc": "postgres.1371", "message": line});
+            format!("{object}\n")
+        });
+        for text in [
+            console.collect::<String>(),
+            drain.collect(),
+            whole.collect(),
+            apart.collect(),
+        ] {
+            assert_eq!(
+                statements("heroku", &text),
+                [SENT[0], "SELECT $15"],
+                "{text}"
+            );
+        }
+    }
+}
+
+#[test]
 fn what_is_no_log_of_postgresql_is_said_to_be_none() {
     for text in [
         "",
