@@ -42,6 +42,7 @@ mod live_view;
 mod load_options;
 mod loads;
 mod log_prefixes;
+mod log_round_trip;
 mod lying_pages;
 mod made_data;
 mod malicious_role;

@@ -30,6 +30,8 @@ pub struct Server {
     pub port: u16,
     /// `None` before the start; the directories are removed even then.
     child: Option<Child>,
+    /// gettext's LANGUAGE, which counts in every locale but C.
+    language: String,
 }
 
 /// The directory with initdb and postgres, the newest that is installed.
@@ -159,7 +161,18 @@ impl Server {
     /// A new cluster with these lines of pg_hba.conf and these settings.
     /// `prepare` may put files into the data directory before the start.
     pub fn start(hba: &str, settings: &[(&str, &str)], prepare: impl FnOnce(&Path)) -> Server {
+        Server::start_in("", hba, settings, prepare)
+    }
+
+    /// The same, with a language for its messages wherever lc_messages is not C.
+    pub fn start_in(
+        language: &str,
+        hba: &str,
+        settings: &[(&str, &str)],
+        prepare: impl FnOnce(&Path),
+    ) -> Server {
         let mut server = Server::in_new_dirs();
+        server.language = language.to_owned();
         let data = server.dir.join("data");
         succeed(command("cp").args(["-a".as_ref(), template().as_os_str(), data.as_os_str()]));
         fs::write(data.join("pg_hba.conf"), hba).expect("pg_hba.conf");
@@ -200,12 +213,14 @@ impl Server {
             socket_dir: private_dir("/tmp/pga-test"),
             port: free_port(),
             child: None,
+            language: String::new(),
         }
     }
 
     fn launch(&mut self, settings: &[(&str, &str)]) {
         let log = fs::File::create(self.dir.join("log")).expect("log");
         let mut postgres = command(bin_dir().join("postgres"));
+        postgres.env("LANGUAGE", &self.language);
         postgres
             .arg("-D")
             .arg(self.dir.join("data"))
