@@ -9,8 +9,6 @@ pub mod query_ways;
 pub mod scattered_read;
 pub mod wire;
 
-pub(crate) use wire::options_of;
-
 use pgassay_model::observed::stacks::SymbolTable;
 use pgassay_observe::{Choice, Observers, Scene};
 use pgassay_pgwire::Conninfo;

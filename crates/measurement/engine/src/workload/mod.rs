@@ -24,7 +24,8 @@ pub mod setup;
 use std::path::Path;
 
 use entry::Entry;
-use pgassay_load::script::{self, Command, Program};
+use pgassay_load::script::{self, Command, Program, Value};
+use pgassay_load::{Options, Protocol};
 use pgassay_model::Failure;
 use pgassay_model::workload::{Condition, DataSet, ScriptPlan, WorkloadPlan};
 
@@ -256,6 +257,25 @@ pub fn program(plan: &WorkloadPlan) -> Result<Program, Failure> {
         .with_remedy("--protocol extended or prepared"));
     }
     Ok(program)
+}
+
+/// How the clients of a workload send, and what its scripts find set.
+pub(crate) fn options_of(workload: &WorkloadPlan) -> anyhow::Result<Options> {
+    Ok(Options {
+        protocol: protocol_of(&workload.protocol)?,
+        variables: vec![("scale".to_owned(), Value::Int(i64::from(workload.scale)))],
+        texts: workload.dials.define.clone(),
+        ..Options::default()
+    })
+}
+
+fn protocol_of(name: &str) -> anyhow::Result<Protocol> {
+    Ok(match name {
+        "simple" => Protocol::Simple,
+        "extended" => Protocol::Extended,
+        "prepared" => Protocol::Prepared,
+        other => anyhow::bail!("there is no protocol `{other}`"),
+    })
 }
 
 /// The failure that a script can't go on, of which `why` names the place.

@@ -10,8 +10,7 @@ use pgassay_load::script::{self, Command, Program, Sql};
 use pgassay_model::Plan;
 use pgassay_pgwire::{Conninfo, QueryError, Session};
 
-use super::{is_registered, program};
-use crate::drivers::options_of;
+use super::{is_registered, options_of, program};
 
 /// Draws of the values that scripts compute.
 const DRAWS: u64 = 3;

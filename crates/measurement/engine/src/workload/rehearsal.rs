@@ -6,8 +6,7 @@ use pgassay_model::Failure;
 use pgassay_model::workload::WorkloadPlan;
 use pgassay_pgwire::{QueryError, Session};
 
-use super::{is_registered, program, stopped};
-use crate::drivers::options_of;
+use super::{is_registered, options_of, program, stopped};
 
 /// Draws of the values that scripts compute.
 const DRAWS: u64 = 20;

@@ -22,7 +22,6 @@ use pgassay_sys::stop::Stop;
 
 pub use agent::{Engines, identity, serve};
 pub use arm::{Source, WireArm};
-pub(crate) use plan::options_of;
 pub(super) use plan::{engine_options, slice_spec};
 pub(super) use record::record;
 

@@ -3,21 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pgassay_load::script::Value;
-use pgassay_load::{Gaps, Length, Options, Pause, Protocol, Schedule, SliceSpec};
+use pgassay_load::{Gaps, Length, Options, Pause, Schedule, SliceSpec};
 use pgassay_model::Plan;
 use pgassay_model::workload::{Launches, ScriptPlan, WorkloadPlan};
 use pgassay_sys::stop::Stop;
 
-/// How the clients of a workload send, and what its scripts find set.
-pub(crate) fn options_of(workload: &WorkloadPlan) -> anyhow::Result<Options> {
-    Ok(Options {
-        protocol: protocol(&workload.protocol)?,
-        variables: vec![("scale".to_owned(), Value::Int(i64::from(workload.scale)))],
-        texts: workload.dials.define.clone(),
-        ..Options::default()
-    })
-}
+use crate::workload;
 
 /// How the plan's clients behave.
 pub(in crate::drivers) fn engine_options(plan: &Plan, stop: &Stop) -> anyhow::Result<Options> {
@@ -34,7 +25,7 @@ pub(in crate::drivers) fn engine_options(plan: &Plan, stop: &Stop) -> anyhow::Re
         drain: Duration::from_secs(5),
         cpus: dials.client_cpus.clone(),
         stop: Arc::clone(stop.flag()),
-        ..options_of(&plan.workload)?
+        ..workload::options_of(&plan.workload)?
     })
 }
 
@@ -104,15 +95,6 @@ pub(super) fn replay_from(plan: &Plan, round: u32, launches: Launches) -> Durati
     let replay = plan.workload.replay.as_ref();
     replay.map_or(Duration::ZERO, |replay| {
         replay.begins(round, trial_ms, launches)
-    })
-}
-
-fn protocol(name: &str) -> anyhow::Result<Protocol> {
-    Ok(match name {
-        "simple" => Protocol::Simple,
-        "extended" => Protocol::Extended,
-        "prepared" => Protocol::Prepared,
-        other => anyhow::bail!("there is no protocol `{other}`"),
     })
 }
 
