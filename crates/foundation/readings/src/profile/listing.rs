@@ -1,4 +1,4 @@
-//! The text of `perf report --stdio`, and of `perf top` as people paste it.
+//! The text of `perf report`, and of `perf top`, as people paste it.
 //!
 //! ```text
 //!     32.10%  postgres  postgres           [.] s_lock
@@ -10,206 +10,177 @@
 //!                 --12.05%--UnpinBuffer
 //! ```
 //! A line that begins with a percentage and holds `[.]` or `[k]` before its last
-//! word is an entry; with `--children` there are two percentages, and the second
-//! is the function's own. The tree below an entry is read where it is about who
-//! called the function: `-g callee` prints the callers downwards, `-g caller`
-//! ends each path with the function itself. Percentages in a tree are of all
-//! samples (`-g graph`, the default) or of the entry (`-g fractal`); which, their
-//! sum says.
+//! word is an entry ([`columns`](super::columns)); with `--children` there are two
+//! percentages, and the second is the function's own. The tree below an entry is
+//! read where it is about who called the function ([`tree`](super::tree)).
 
-use pgassay_model::observed::stacks::KERNEL;
-
-use super::{Frame, Profile, Unit};
+use super::columns::{Columns, Entry, entry, percentage, unfolded};
+use super::programs::Programs;
+use super::tree::{self, Node};
+use super::{Profile, Unit, pasted};
 
 /// Whether there is at least one entry.
 pub fn looks_like(text: &str) -> bool {
-    text.lines().take(5000).any(|line| entry(line).is_some())
-}
-
-/// An entry of the listing.
-struct Entry {
-    /// The function's own share in per cent.
-    own: f64,
-    /// True where the first percentage counts what the function called, too.
-    with_children: bool,
-    frame: Frame,
+    let lines = text.lines().take(5000).map(pasted::line);
+    let lines: Vec<String> = unwrapped(lines.map(|line| line.into_owned()));
+    lines
+        .iter()
+        .any(|line| entry(line, Columns::Unknown).is_some())
 }
 
 /// Reads all entries with the trees below them.
 pub fn parse(text: &str) -> Profile {
-    let mut profile = Profile::new(Unit::Percent);
-    let mut current: Option<(Entry, Vec<&str>)> = None;
-    for line in text.lines() {
-        if line.starts_with('#') {
-            continue;
+    let mut listing = Listing::default();
+    for line in unwrapped(text.lines().map(|line| pasted::line(line).into_owned())) {
+        listing.line(&line);
+        if listing.is_over {
+            break;
         }
-        if let Some(entry) = entry(line) {
-            if let Some((entry, tree)) = current.replace((entry, Vec::new())) {
-                add(&mut profile, &entry, &tree);
+    }
+    listing.profile()
+}
+
+/// Joins entries that a mail program has wrapped.
+fn unwrapped(lines: impl Iterator<Item = String>) -> Vec<String> {
+    let mut joined: Vec<String> = Vec::new();
+    // The first part of an entry whose function, or more, stands on the next line.
+    let mut part: Option<String> = None;
+    for line in lines {
+        if let Some(first) = part.take() {
+            let whole = format!("{} {}", first.trim_end(), line.trim());
+            let begins_anew = percentage(unfolded(&line)).is_some();
+            if !begins_anew && entry(&whole, Columns::Unknown).is_some() {
+                joined.push(whole);
+                continue;
             }
-        } else if let Some((_, tree)) = &mut current
-            && tree.len() < 100_000
-            && !line.trim().is_empty()
-        {
-            tree.push(line);
+            joined.push(first);
+        }
+        match is_part(&line) {
+            true => part = Some(line),
+            false => joined.push(line),
         }
     }
-    if let Some((entry, tree)) = current {
-        add(&mut profile, &entry, &tree);
-    }
-    if profile.total > 101.0 {
-        profile.remark("the shares add up to more than 100 %: several listings in one text?");
-    }
-    profile
+    joined.extend(part);
+    joined
 }
 
-fn add(profile: &mut Profile, entry: &Entry, tree: &[&str]) {
-    let mut left = entry.own;
-    for (mut chain, weight) in callers(entry, tree) {
-        let weight = weight.min(left);
-        left -= weight;
-        chain.push(entry.frame.clone());
-        profile.add(chain, weight);
-    }
-    // What the tree does not account for, or all of it where there is no tree.
-    if left > 1e-9 {
-        profile.add([entry.frame.clone()], left);
-    }
-}
-
-/// `12.34%` at the beginning of a text, and what follows.
-fn percentage(text: &str) -> Option<(f64, &str)> {
-    let (number, rest) = text.trim_start().split_once('%')?;
-    let value: f64 = number.parse().ok()?;
-    (0.0..=100.0).contains(&value).then_some((value, rest))
-}
-
-fn entry(line: &str) -> Option<Entry> {
-    let (first, rest) = percentage(line)?;
-    let (own, rest, with_children) = match percentage(rest) {
-        Some((own, rest)) => (own, rest, true),
-        None => (first, rest, false),
+/// Whether a line begins as an entry does and ends before the function's name.
+fn is_part(line: &str) -> bool {
+    let Some((_, rest)) = percentage(unfolded(line)) else {
+        return false;
     };
-    if !rest.starts_with([' ', '\t']) {
-        return None;
-    }
-    let (before, symbol) = ["[.]", "[k]", "[u]", "[g]", "[H]"]
-        .iter()
-        .filter_map(|mark| rest.split_once(&format!("{mark} ")))
-        .min_by_key(|(before, _)| before.len())?;
-    let kernel = rest[before.len()..].starts_with("[k]");
-    let object = before.split_ascii_whitespace().last().unwrap_or_default();
-    // `-F +srcline` and the like put further columns behind, two spaces away.
-    let symbol = symbol.split("  ").next().unwrap_or(symbol);
-    let mut frame = Frame::new(symbol, object);
-    if kernel {
-        frame.object = KERNEL.to_owned();
-    }
-    Some(Entry {
-        own,
-        with_children,
-        frame,
-    })
+    let rest = percentage(rest).map_or(rest, |(_, rest)| rest);
+    entry(line, Columns::Unknown).is_none()
+        && (rest.is_empty() || rest.starts_with([' ', '\t']))
+        // A branch of a tree: `90.00% PinBuffer`.
+        && (rest.trim().is_empty()
+            || ["[.]", "[k]"].iter().any(|mark| rest.trim_end().ends_with(mark))
+            || rest.trim().split_ascii_whitespace().count() >= 2)
 }
 
-/// A node of a tree: how far in it stands, its share where one is printed, its name.
-struct Node<'t> {
-    depth: usize,
-    share: Option<f64>,
-    name: &'t str,
+#[derive(Default)]
+struct Listing {
+    columns: Option<Columns>,
+    entries: Vec<(Entry, Vec<Node>)>,
+    /// Whether lines still belong to the tree of the last entry.
+    in_tree: bool,
+    /// Lines that hold a share and could not be read.
+    unread: usize,
+    /// Whether a second listing has begun.
+    is_over: bool,
 }
 
-/// `|--20.05%--name`, ` --12.05%--name`, `---name`, or a bare name below one of these.
-fn node(line: &str) -> Option<Node<'_>> {
-    let bars = line
-        .char_indices()
-        .find(|(_, c)| !matches!(c, ' ' | '\t' | '|'))?
-        .0;
-    let rest = &line[bars..];
-    if let Some(name) = rest.strip_prefix("---") {
-        let depth = bars + 3;
-        return Some(Node {
-            depth,
-            share: None,
-            name: name.trim(),
-        });
-    }
-    if let Some(branch) = rest.strip_prefix("--") {
-        let (share, after) = percentage(branch)?;
-        let name = after.strip_prefix("--")?;
-        return Some(Node {
-            depth: line.len() - name.len(),
-            share: Some(share),
-            name: name.trim(),
-        });
-    }
-    Some(Node {
-        depth: bars,
-        share: None,
-        name: rest.trim(),
-    })
-}
-
-/// Chains of callers, outermost first and without the function itself, each with
-/// its share of all samples.
-fn callers(entry: &Entry, tree: &[&str]) -> Vec<(Vec<Frame>, f64)> {
-    let nodes: Vec<Node> = tree.iter().filter_map(|line| node(line)).collect();
-    let mut paths: Vec<(Vec<&str>, f64)> = Vec::new();
-    // The path to where we are: depth, name, and the share of the branch it is on.
-    let mut path: Vec<(usize, &str)> = Vec::new();
-    let mut shares: Vec<(usize, f64)> = Vec::new();
-    // A share in the tree greater than the entry's is a share of the entry.
-    let largest = nodes.iter().filter_map(|n| n.share).fold(0.0, f64::max);
-    let relative = largest > entry.own * 1.02 + 0.02;
-    for (i, at) in nodes.iter().enumerate() {
-        if at.share.is_some() || i == 0 {
-            path.retain(|(depth, _)| *depth < at.depth);
-            shares.retain(|(depth, _)| *depth < at.depth);
+impl Listing {
+    fn line(&mut self, line: &str) {
+        if is_beginning(line) && !self.entries.is_empty() {
+            self.is_over = true;
+            return;
         }
-        if path.len() > super::DEEPEST {
-            continue;
+        if let Some(columns) = Columns::heading(line) {
+            // Columns of a second listing.
+            self.columns.get_or_insert(columns);
+            return;
         }
-        path.push((at.depth, at.name));
-        if let Some(share) = at.share {
-            let of = match (relative, shares.last()) {
-                (true, Some((_, parent))) => parent / 100.0,
-                (true, None) => entry.own / 100.0,
-                (false, _) => 1.0,
-            };
-            shares.push((at.depth, share * of));
+        if line.starts_with('#') {
+            return;
         }
-        // A leaf: the next node branches off elsewhere, or there is none.
-        let ends = nodes
-            .get(i + 1)
-            .is_none_or(|next| next.share.is_some() && next.depth <= at.depth);
-        if ends && paths.len() < 10_000 {
-            let weight = shares.last().map_or(entry.own, |(_, share)| *share);
-            paths.push((path.iter().map(|(_, name)| *name).collect(), weight));
+        let columns = self.columns.unwrap_or(Columns::Unknown);
+        if let Some(entry) = entry(line, columns) {
+            self.entries.push((entry, Vec::new()));
+            self.in_tree = true;
+            return;
         }
-    }
-    let own = |name: &str| Frame::new(name, &entry.frame.object).symbol == entry.frame.symbol;
-    paths
-        .into_iter()
-        .filter_map(|(mut names, weight)| {
-            if names.last().is_some_and(|name| own(name)) {
-                names.pop(); // caller order: outermost first already
-            } else if names.first().is_some_and(|name| own(name)) && !entry.with_children {
-                names.remove(0);
-                names.reverse();
-            } else if entry.with_children {
-                return None; // what it called, not who called it
-            } else {
-                names.reverse();
+        if line.trim_matches([' ', '\t', '|']).is_empty() {
+            return;
+        }
+        let node = tree::node(line);
+        match (self.entries.last_mut(), node) {
+            (Some((_, tree)), Some(node)) if self.in_tree => {
+                if tree.len() < 100_000 {
+                    tree.push(node);
+                }
             }
-            let object = &entry.frame.object;
-            Some((
-                names.iter().map(|n| Frame::new(n, object)).collect(),
-                weight,
-            ))
-        })
-        .collect()
+            _ => {
+                self.in_tree = false;
+                if !self.entries.is_empty() && has_share(line) {
+                    self.unread += 1;
+                }
+            }
+        }
+    }
+
+    fn profile(self) -> Profile {
+        let order = tree::order(&self.entries);
+        let mut programs = Programs::new(Unit::Percent);
+        let mut of_callees = 0usize;
+        for (entry, tree) in &self.entries {
+            let program = entry.program.as_deref();
+            if let Some(children) = entry.children {
+                programs.inclusive(program, &entry.frame, children.max(entry.own));
+            }
+            if entry.own > 0.0 {
+                let callers = tree::callers(entry, tree, order);
+                of_callees += usize::from(callers.of_callees);
+                for (chain, share) in callers.chains {
+                    programs.add(program, chain, share);
+                }
+            }
+        }
+        if of_callees > 0 {
+            programs.remarks.push(format!(
+                "the trees of {of_callees} functions show what these called, not who called them, and are left out"
+            ));
+        }
+        if self.unread > 0 {
+            programs.remarks.push(format!(
+                "{} lines with a percentage were not understood and are left out",
+                self.unread
+            ));
+        }
+        if self.is_over {
+            programs
+                .remarks
+                .push("there are several listings in the text; only the first was read".to_owned());
+        }
+        if programs.total() > 101.0 {
+            programs.remarks.push(
+                "the shares add up to more than 100 % and were scaled down: several listings in one text?".to_owned(),
+            );
+        }
+        programs.server()
+    }
 }
 
+/// Whether a listing begins there: `Samples: 381K of event 'cycles'`.
+fn is_beginning(line: &str) -> bool {
+    let line = line.trim_start_matches(['#', ' ', '\t']);
+    line.starts_with("Samples: ") || line.starts_with("PerfTop: ") || line.starts_with("Events: ")
+}
+
+/// Whether a line holds a percentage and a mark of perf, so that it is data.
+fn has_share(line: &str) -> bool {
+    line.contains('%') && ["[.]", "[k]", "--"].iter().any(|mark| line.contains(mark))
+}
 #[cfg(test)]
 mod tests {
     use super::*;

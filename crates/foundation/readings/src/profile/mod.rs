@@ -1,15 +1,20 @@
 //! CPU samples with their call chains, from wherever they come, in one form.
 //!
-//! Three ways lead here: the text of `perf script` ([`script`]), the text of
-//! `perf report --stdio` or of a `perf top` copied by hand ([`listing`]), and
-//! pgassay's own samples. All three are foreign or large, so what a [`Profile`]
-//! takes is bounded: a name, a chain, the number of different ones. What was
-//! left out is counted and told.
+//! Four ways lead here: the text of `perf script` ([`script`]), the text of
+//! `perf report --stdio` or of a `perf top` copied by hand ([`listing`]), folded
+//! stacks ([`folded`]), and pgassay's own samples. All are foreign or large, so
+//! what a [`Profile`] takes is bounded: a name, a chain, the number of different
+//! ones. What was left out is counted and reported.
 //!
 //! A chain stands from the outermost caller to the sampled function.
 
+mod columns;
+pub mod folded;
 pub mod listing;
+mod pasted;
+mod programs;
 pub mod script;
+mod tree;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -80,6 +85,12 @@ pub struct Profile {
     lone: f64,
     /// Weight that came in; what was left out included.
     pub total: f64,
+    /// Per cent of all samples in a function and what it called, where a listing prints them.
+    inclusive: BTreeMap<Frame, f64>,
+    /// Weight of other programs on the machine, the largest first; not in `total`.
+    pub others: Vec<(String, f64)>,
+    /// Weight of CPUs that had nothing to run; not in `total`.
+    pub idle: f64,
     /// What was left out or not understood, in words.
     pub remarks: Vec<String>,
 }
@@ -87,12 +98,17 @@ pub struct Profile {
 /// Why a text gives no profile.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum ProfileError {
-    /// Neither of the two forms.
-    #[error("this is neither the output of `perf script` nor of `perf report --stdio`")]
+    /// None of the forms.
+    #[error(
+        "this is neither the output of `perf script`, `perf report` or `perf top` nor folded stacks"
+    )]
     Unknown,
     /// The form is right, and there is not one sample in it.
     #[error("there is no sample in it")]
     Empty,
+    /// There are samples, and none is of PostgreSQL.
+    #[error("no sample in it is of a PostgreSQL server; it has {0}")]
+    NoServer(String),
 }
 
 impl Profile {
@@ -105,27 +121,84 @@ impl Profile {
             stacks: BTreeMap::new(),
             lone: 0.0,
             total: 0.0,
+            inclusive: BTreeMap::new(),
+            others: Vec::new(),
+            idle: 0.0,
             remarks: Vec::new(),
         }
     }
 
-    /// Reads the text of `perf script` or of `perf report --stdio`.
+    /// Reads the text of `perf script`, `perf report` or `perf top`, or folded stacks.
     ///
     /// # Errors
-    /// Where it is neither, or holds no sample.
+    /// Where it is none of them, or holds no sample of a PostgreSQL server.
     pub fn parse(text: &str) -> Result<Self, ProfileError> {
         let profile = if script::looks_like(text) {
             script::parse(text)
         } else if listing::looks_like(text) {
             listing::parse(text)
+        } else if folded::looks_like(text) {
+            folded::parse(text)
         } else {
             return Err(ProfileError::Unknown);
         };
-        if profile.total > 0.0 {
-            Ok(profile)
-        } else {
-            Err(ProfileError::Empty)
+        if profile.total > 0.0 || !profile.inclusive.is_empty() {
+            return Ok(profile);
         }
+        let mut found: Vec<&str> = profile
+            .others
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .collect();
+        found.truncate(5);
+        if profile.idle > 0.0 {
+            found.push("idle CPUs");
+        }
+        match found.is_empty() {
+            true => Err(ProfileError::Empty),
+            false => Err(ProfileError::NoServer(found.join(", "))),
+        }
+    }
+
+    /// The weight of all of the server's samples, those that a listing leaves out included.
+    ///
+    /// The percentages of a listing of one program are of its samples. On a whole machine, what a
+    /// listing leaves out is divided as what it shows, unless that is at least nine tenths.
+    pub fn whole(&self) -> f64 {
+        let listed = self.machine();
+        match self.unit {
+            Unit::Samples => self.total,
+            Unit::Percent if listed <= self.total => self.total.max(100.0),
+            Unit::Percent if listed >= 90.0 => self.total,
+            Unit::Percent => self.total * 100.0 / listed,
+        }
+    }
+
+    /// The weight of all samples of the machine that were read.
+    pub fn machine(&self) -> f64 {
+        let others = self.others.iter().map(|(_, weight)| weight);
+        self.total + self.idle + others.sum::<f64>()
+    }
+
+    /// Notes the weight of a function with all that it calls.
+    fn add_inclusive(&mut self, frame: &Frame, weight: f64) {
+        if weight.is_finite() && weight > 0.0 && self.inclusive.len() < MOST_FRAMES {
+            let known = self.inclusive.entry(frame.clone()).or_default();
+            *known += weight;
+        }
+    }
+
+    /// Functions with the weight of all samples in them or in what they called, as a listing
+    /// prints them in a column of its own.
+    pub fn inclusive(&self) -> impl Iterator<Item = (&Frame, f64)> {
+        self.inclusive
+            .iter()
+            .map(|(frame, weight)| (frame, *weight))
+    }
+
+    /// Whether a function of such an object was seen.
+    fn has_object(&self, is: impl Fn(&str) -> bool) -> bool {
+        self.frames.iter().any(|f| is(&f.object))
     }
 
     /// Adds a chain, outermost caller first. A weight that is no positive number is ignored.
@@ -205,6 +278,9 @@ impl Profile {
     pub fn merge(&mut self, other: &Self, factor: f64) {
         for (frames, weight) in other.stacks() {
             self.add(frames.into_iter().cloned(), weight * factor);
+        }
+        for (frame, weight) in other.inclusive() {
+            self.add_inclusive(frame, weight * factor);
         }
         for remark in &other.remarks {
             self.remark(remark);

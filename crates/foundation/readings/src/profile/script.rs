@@ -7,16 +7,18 @@
 //!
 //! ```
 //! Without `-g` the function stands on the header line itself. Both forms are
-//! described in perf-script(1); the fields before the event differ with `-F` and
-//! are not looked at.
+//! described in perf-script(1); of the fields before the event, which differ with
+//! `-F`, only the process is read.
 
-use super::{Frame, Profile, Unit};
+use super::programs::Programs;
+use super::{Frame, Profile, Unit, pasted};
 
 /// Whether the text has the form of `perf script`: a line of a chain, or a
 /// header that ends with its event and the function.
 pub fn looks_like(text: &str) -> bool {
     let mut header = false;
-    for line in text.lines().take(2000) {
+    for line in text.lines().take(2000).map(pasted::line) {
+        let line = line.as_ref();
         if line.trim().is_empty() || line.starts_with('#') {
             continue;
         }
@@ -31,55 +33,84 @@ pub fn looks_like(text: &str) -> bool {
     false
 }
 
+/// A sample as it is read: its process, and its chain, innermost first as it is printed.
+struct Sample {
+    program: Option<String>,
+    chain: Vec<Frame>,
+}
+
 /// Reads all samples. Lines that are none are passed over and counted.
 pub fn parse(text: &str) -> Profile {
-    let mut profile = Profile::new(Unit::Samples);
-    // Innermost first, as it is printed.
-    let mut chain: Option<Vec<Frame>> = None;
+    let mut programs = Programs::new(Unit::Samples);
+    let mut sample: Option<Sample> = None;
     let mut strange = 0u64;
-    for line in text.lines() {
+    for line in text.lines().map(pasted::line) {
+        let line = line.as_ref();
         if line.starts_with('#') {
             continue;
         }
         if line.trim().is_empty() {
-            finish(&mut profile, chain.take());
+            finish(&mut programs, sample.take());
         } else if line.starts_with([' ', '\t'])
             && let Some(frame) = chain_line(line)
         {
-            match &mut chain {
-                Some(chain) if chain.len() < 4 * super::DEEPEST => chain.push(frame),
+            match &mut sample {
+                Some(sample) if sample.chain.len() < 4 * super::DEEPEST => sample.chain.push(frame),
                 Some(_) => {}
                 None => strange += 1,
             }
         } else if let Some(frame) = flat_line(line) {
-            finish(&mut profile, chain.take());
-            profile.add([frame], 1.0);
+            finish(&mut programs, sample.take());
+            programs.add(process(line).as_deref(), vec![frame], 1.0);
         } else if is_header(line) {
-            finish(&mut profile, chain.take());
-            chain = Some(Vec::new());
+            finish(&mut programs, sample.take());
+            sample = Some(Sample {
+                program: process(line),
+                chain: Vec::new(),
+            });
         } else {
             strange += 1;
         }
     }
-    if let Some(chain) = chain {
-        // perf ends each sample with an empty line: without it the text was cut.
-        if !chain.is_empty() {
-            profile.remark("the last sample was cut short and is left out");
-        }
+    // perf ends each sample with an empty line: without it the text was cut.
+    if sample.is_some_and(|sample| !sample.chain.is_empty()) {
+        let cut = "the last sample was cut short and is left out";
+        programs.remarks.push(cut.to_owned());
     }
     if strange > 0 {
-        profile.remark(&format!(
+        programs.remarks.push(format!(
             "{strange} lines were not understood and are left out"
         ));
     }
-    profile
+    programs.server()
 }
 
-fn finish(profile: &mut Profile, chain: Option<Vec<Frame>>) {
-    if let Some(mut chain) = chain.filter(|chain| !chain.is_empty()) {
+fn finish(programs: &mut Programs, sample: Option<Sample>) {
+    if let Some(Sample { program, mut chain }) = sample.filter(|s| !s.chain.is_empty()) {
         chain.reverse();
-        profile.add(chain, 1.0);
+        programs.add(program.as_deref(), chain, 1.0);
     }
+}
+
+/// The process of a header: what stands before its number. Names of processes hold blanks, and
+/// those of the server hold numbers: the process' own number is the last one before the time.
+fn process(line: &str) -> Option<String> {
+    let words: Vec<&str> = line.split_ascii_whitespace().take(64).collect();
+    let digits = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_digit());
+    let is_number = |word: &str| match word.split_once('/') {
+        Some((process, thread)) => digits(process) && digits(thread),
+        None => digits(word),
+    };
+    let is_time = |word: &&str| {
+        word.strip_suffix(':')
+            .and_then(|time| time.split_once('.'))
+            .is_some_and(|(seconds, fraction)| digits(seconds) && digits(fraction))
+    };
+    let number = match words.iter().position(is_time) {
+        Some(time) => words[..time].iter().rposition(|word| is_number(word)),
+        None => words.iter().position(|word| is_number(word)),
+    }?;
+    (number > 0).then(|| super::bounded(&words[..number].join(" ")))
 }
 
 /// `166d00 name+0x40 (object)`.
@@ -102,7 +133,10 @@ fn named(text: &str) -> Option<Frame> {
         Some(earlier) if body.ends_with("(deleted)") => earlier,
         _ => at,
     };
-    Some(Frame::new(&body[..at], &body[at + 2..]))
+    let object = &body[at + 2..];
+    // Other text may stand in brackets: `(target_pid: 5210)`.
+    let is_object = object.starts_with(['/', '[']) || !object.contains(' ');
+    is_object.then(|| Frame::new(&body[..at], object))
 }
 
 /// `postgres 30400 11622.607994: 2004008 cpu-clock: 166d00 s_lock+0x40 (/…/postgres)`.
@@ -185,7 +219,44 @@ postgres: a b(c) 30411 [001] 11622.634146:    2004008 cpu-clock:
         let text = "perf 30399 11622.6:      1 cycles: ffffffff8132cdc4 native_write_msr+0x4 ([kernel.kallsyms])\n\
                     postgres 1 [000] 2.5: 1 cycles:u:     3016aa PinBuffer+0x1 (/x/postgres)\n";
         assert!(looks_like(text));
-        assert_eq!(parse(text).folded(), "native_write_msr 1\nPinBuffer 1\n");
+        let profile = parse(text);
+        assert_eq!(profile.folded(), "PinBuffer 1\n");
+        assert_eq!(profile.others, [("perf".to_owned(), 1.0)]);
+    }
+
+    #[test]
+    fn the_heading_of_perf_top_is_no_sample() {
+        assert!(!looks_like(
+            "PerfTop: 1060 irqs/sec kernel: 0.0% exact: 0.0% (target_pid: 273361)\n"
+        ));
+    }
+
+    #[test]
+    fn the_process_stands_before_its_number() {
+        for (line, name) in [
+            (
+                "postgres 30400 11622.607994:    2004008 cpu-clock: ",
+                Some("postgres"),
+            ),
+            (
+                "        postgres 30400/30401 [001] 2.5:  1 cycles:u: ",
+                Some("postgres"),
+            ),
+            (
+                "postgres: al 5 idle 30411 [001] 2.5: 1 cycles: ",
+                Some("postgres: al 5 idle"),
+            ),
+            (
+                "postgres: logger 30411 [001] d..3. 2.5: 1 cycles: ",
+                Some("postgres: logger"),
+            ),
+            ("swapper     0 [000]  2.5:   1 cycles: ", Some("swapper")),
+            ("java 7 cycles: ", Some("java")),
+            ("30400 2.5: 1 cycles: ", None),
+            ("cycles: ", None),
+        ] {
+            assert_eq!(process(line).as_deref(), name, "{line}");
+        }
     }
 
     #[test]
