@@ -52,6 +52,8 @@ pub enum Class {
     KernelWakeUp,
     /// Page faults and page tables.
     PageFaults,
+    /// Moving pages of memory together, so that larger ones become free.
+    Compaction,
     /// Files and block devices.
     Io,
     /// System calls' entry and the rest of the kernel.
@@ -79,6 +81,7 @@ pub const CLASSES: &[Class] = &[
     Class::KernelNetwork,
     Class::KernelWakeUp,
     Class::PageFaults,
+    Class::Compaction,
     Class::Io,
     Class::KernelOther,
     Class::Other,
@@ -105,6 +108,7 @@ impl Class {
             Self::KernelNetwork => "kernel: network",
             Self::KernelWakeUp => "kernel: sleep and wake-up",
             Self::PageFaults => "kernel: page faults",
+            Self::Compaction => "kernel: memory compaction",
             Self::Io => "kernel: files and devices",
             Self::KernelOther => "kernel: other",
             Self::Other => "other",
@@ -113,8 +117,9 @@ impl Class {
 }
 
 use Class::{
-    BufferMapping, ContentLock, Executor, HeavyLock, Io, Jit, KernelNetwork, KernelWakeUp, Lwlock,
-    Memory, PageFaults, ParseAndPlan, Pin, Protocol, Snapshot, Spinlock, Transaction, Wal,
+    BufferMapping, Compaction, ContentLock, Executor, HeavyLock, Io, Jit, KernelNetwork,
+    KernelWakeUp, Lwlock, Memory, PageFaults, ParseAndPlan, Pin, Protocol, Snapshot, Spinlock,
+    Transaction, Wal,
 };
 
 /// Functions of the server: whole names, and patterns
@@ -260,6 +265,15 @@ const KERNEL: &[(Class, &str)] = &[
          sockfd_lookup* __skb_datagram* napi_*",
     ),
     (
+        Compaction,
+        "compact_zone* compaction_* try_to_compact_pages __alloc_pages_direct_compact \
+         isolate_freepages* isolate_migratepages* fast_isolate_freepages fast_find_migrateblock \
+         pageblock_pfn_to_page __pageblock_pfn_to_page set_pageblock_flags_mask \
+         set_pfnblock_flags_mask get_pageblock_flags_mask get_pfnblock_flags_mask \
+         update_pageblock_skip kcompactd* proactive_compact_node isolate_and_split_free_page \
+         split_map_pages release_freepages",
+    ),
+    (
         PageFaults,
         "handle_mm_fault __handle_mm_fault do_user_addr_fault exc_page_fault asm_exc_page_fault \
          do_fault* do_anonymous_page clear_page* clear_huge_page filemap_map_pages do_page_fault \
@@ -390,6 +404,11 @@ mod tests {
                 "FileRead k:vfs_read k:ext4_file_read_iter k:copy_page_to_iter",
                 Class::Io,
             ),
+            (
+                "ExecScan k:page_fault k:handle_mm_fault k:do_huge_pmd_anonymous_page k:compact_zone k:_spin_lock_irq",
+                Class::Compaction,
+            ),
+            ("k:isolate_freepages_block", Class::Compaction),
             ("k:entry_SYSCALL_64", Class::KernelOther),
             (
                 "palloc k:asm_exc_page_fault k:do_user_addr_fault k:__perf_sw_event k:perf_swevent_event",

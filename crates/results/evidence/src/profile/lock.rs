@@ -34,6 +34,8 @@ pub enum Lock {
     LockManager,
     /// The commit log and its relatives.
     Slru,
+    /// Buffers of pg_subtrans, in which the parents of subtransactions stand.
+    Subtransactions,
     /// Catalog invalidation messages.
     Invalidation,
     /// The chain holds no caller that says it.
@@ -60,6 +62,7 @@ impl Lock {
             Self::BufferReplacement => "buffer replacement",
             Self::LockManager => "lock manager",
             Self::Slru => "commit log (SLRU)",
+            Self::Subtransactions => "subtransactions (SLRU)",
             Self::Invalidation => "invalidation messages",
             Self::Unknown => "not known",
         }
@@ -194,13 +197,12 @@ const CALLERS: &[(Lock, &[&str])] = &[
             "TransactionIdSet*",
             "TransactionIdGetStatus",
             "TransactionGroupUpdateXidStatus",
-            "SubTrans*",
             "ExtendCLOG",
-            "ExtendSUBTRANS",
             "MultiXact*",
             "GetMultiXact*",
         ],
     ),
+    (Lock::Subtransactions, &["SubTrans*", "ExtendSUBTRANS"]),
     (
         Lock::Invalidation,
         &[
@@ -267,7 +269,14 @@ pub fn of<'a>(chain: &[&'a Frame]) -> Option<Taken<'a>> {
         .filter(|c| !TAKERS.contains(c))
         .take(3)
         .collect();
-    let lock = callers.iter().find_map(|caller| lock_of(caller));
+    let mut locks = callers.iter().filter_map(|caller| lock_of(caller));
+    let lock = match locks.next() {
+        // The commit log's functions serve its relatives, too.
+        Some(Lock::Slru) => locks
+            .find(|lock| *lock == Lock::Subtransactions)
+            .or(Some(Lock::Slru)),
+        lock => lock,
+    };
     Some(Taken {
         function,
         caller: callers.first().copied(),
@@ -340,6 +349,18 @@ mod tests {
                 "PGSemaphoreLock",
                 Some("XLogFlush"),
                 Lock::WalWrite,
+            ),
+            (
+                "SubTransGetParent SimpleLruReadPage_ReadOnly LWLockAcquire",
+                "LWLockAcquire",
+                Some("SimpleLruReadPage_ReadOnly"),
+                Lock::Subtransactions,
+            ),
+            (
+                "TransactionIdGetStatus SimpleLruReadPage_ReadOnly LWLockAcquire",
+                "LWLockAcquire",
+                Some("SimpleLruReadPage_ReadOnly"),
+                Lock::Slru,
             ),
             ("LWLockAcquire", "LWLockAcquire", None, Lock::Unknown),
             (

@@ -13,7 +13,7 @@ use pgassay_stats::share::{TOO_FEW, at_least};
 /// Functions that are listed at most.
 const LISTED: usize = 40;
 
-/// A profile in figures; shares are of all samples, 0 to 1.
+/// A profile in figures; shares are of all samples of the server, 0 to 1.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Summary {
@@ -21,6 +21,12 @@ pub struct Summary {
     pub samples: Option<u64>,
     /// The share of all samples that the text accounts for: a listing may end early.
     pub accounted_share: f64,
+    /// Of all samples of the machine, those of CPUs that had nothing to run.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub idle_share: f64,
+    /// Other programs on the machine, the largest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<ProgramShare>,
     /// Whether the samples carry callers.
     pub call_chains: bool,
     /// Samples in functions that nothing names.
@@ -39,6 +45,22 @@ pub struct Summary {
     pub within: Vec<WithinShare>,
     /// What was left out or not understood.
     pub remarks: Vec<String>,
+}
+
+/// The share of a program that is not the server's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ProgramShare {
+    /// Its name, as the kernel keeps it.
+    pub program: String,
+    /// Of all samples of the machine.
+    pub share: f64,
+}
+
+/// Whether a share need not be written.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_nothing(share: &f64) -> bool {
+    *share == 0.0
 }
 
 /// The share of a class.
@@ -123,10 +145,13 @@ const ALWAYS: &[&str] = &[
     "IssuePendingWritebacks",
     "LocalBufferAlloc",
     "LocalToUtf",
+    "KnownAssignedXidsGetAndSetXmin",
     "LruDelete",
     "MaintainOldSnapshotTimeMapping",
     "PathNameOpenFilePerm",
     "ScheduleBufferTagForWriteback",
+    "SubTransGetParent",
+    "SubTransGetTopmostTransaction",
     "TestForOldSnapshot_impl",
     "TransactionIdLimitedForOldSnapshots",
     "TransactionTreeSetCommitTsData",
@@ -180,12 +205,8 @@ impl Summary {
         found.map_or(0.0, |c| c.share)
     }
 
-    /// The share of samples within some work; none without callers, or where no sample is.
+    /// The share of samples within some work; none where nothing shows callers, or no sample is.
     pub fn within(&self, work: Work) -> Option<f64> {
-        if !self.call_chains {
-            // A function that begins some work has hardly any time of its own.
-            return None;
-        }
         let found = self.within.iter().find(|w| w.work == work);
         found.map(|w| w.share)
     }
@@ -215,10 +236,12 @@ impl Summary {
 /// Reduces a profile to figures.
 pub fn summarise(profile: &Profile) -> Summary {
     // A listing's shares are of all samples already, however early it ends.
-    let whole = match profile.unit {
-        Unit::Samples => profile.total,
-        Unit::Percent => 100f64.max(profile.total),
+    let whole = profile.whole();
+    let machine = match profile.unit {
+        Unit::Samples => profile.machine(),
+        Unit::Percent => profile.machine().max(100.0),
     };
+    let call_chains = profile.has_call_chains();
     let mut classes: BTreeMap<Class, f64> = BTreeMap::new();
     let mut functions: BTreeMap<(&str, &str), Sums> = BTreeMap::new();
     let mut locks: BTreeMap<(&str, Lock), BTreeMap<&str, f64>> = BTreeMap::new();
@@ -228,7 +251,8 @@ pub fn summarise(profile: &Profile) -> Summary {
     for (chain, weight) in profile.stacks() {
         let class = class::of(&chain);
         *classes.entry(class).or_default() += weight;
-        for work in within::of(&chain) {
+        // A function that begins some work has hardly any time of its own.
+        for work in within::of(&chain).into_iter().filter(|_| call_chains) {
             *within.entry(work).or_default() += weight;
         }
         let mut seen: Vec<(&str, &str)> = Vec::new();
@@ -252,6 +276,16 @@ pub fn summarise(profile: &Profile) -> Summary {
         if let Some(taken) = lock::of(&chain) {
             let callers = locks.entry((taken.function, taken.lock)).or_default();
             *callers.entry(taken.caller.unwrap_or("")).or_default() += weight;
+        }
+    }
+    for (frame, weight) in profile.inclusive() {
+        let weight = weight.min(whole);
+        let sums = functions.entry((&frame.symbol, &frame.object)).or_default();
+        sums.total = sums.total.max(weight);
+        // The outermost of several functions of one kind of work has the largest share.
+        for work in within::of_function(frame) {
+            let known = within.entry(work).or_default();
+            *known = known.max(weight);
         }
     }
     let mut classes: Vec<ClassShare> = classes
@@ -321,7 +355,17 @@ pub fn summarise(profile: &Profile) -> Summary {
     Summary {
         samples: (profile.unit == Unit::Samples).then_some(profile.total.round() as u64),
         accounted_share: (profile.total / whole).min(1.0),
-        call_chains: profile.has_call_chains(),
+        idle_share: profile.idle / machine,
+        others: profile
+            .others
+            .iter()
+            .take(LISTED)
+            .map(|(program, weight)| ProgramShare {
+                program: program.clone(),
+                share: weight / machine,
+            })
+            .collect(),
+        call_chains,
         unnamed_share: unnamed / whole,
         classes,
         objects,
@@ -375,6 +419,38 @@ mod tests {
         assert_eq!(summary.samples, None);
         assert_eq!(summary.functions[0].symbol, "s_lock");
         assert!(summary.call_chains);
+    }
+
+    #[test]
+    fn other_programs_and_idle_cpus_have_no_part_in_the_server_s_shares() {
+        let text = "    70.00%  swapper  [kernel.kallsyms]  [k] intel_idle\n    12.00%  postgres  postgres  [.] s_lock\n     6.00%  postgres  postgres  [.] GetSnapshotData\n     4.00%  java  libjvm.so  [.] copy\n";
+        let summary = summarise(&Profile::parse(text).unwrap());
+        let near = |share: f64, expected: f64| (share - expected).abs() < 1e-9;
+        assert!(near(summary.class(Class::Spinlock), 12.0 / 18.0));
+        assert!(near(summary.idle_share, 0.7));
+        assert_eq!(summary.others[0].program, "java");
+        assert!(near(summary.others[0].share, 0.04));
+        assert!(near(summary.accounted_share, 1.0));
+        // Of a listing that shows half of the machine, the other half is divided alike.
+        let text = text.replace("70.00%", "28.00%");
+        let summary = summarise(&Profile::parse(&text).unwrap());
+        assert!(near(summary.class(Class::Spinlock), 12.0 / 36.0));
+        assert!(near(summary.accounted_share, 0.5));
+    }
+
+    #[test]
+    fn a_column_with_what_functions_called_shows_what_samples_were_spent_within() {
+        let text = "    60.00%     0.50%  postgres  postgres  [.] SubTransGetTopmostTransaction\n    55.00%     1.00%  postgres  postgres  [.] SubTransGetParent\n    30.00%    30.00%  postgres  postgres  [.] LWLockAttemptLock\n";
+        let summary = summarise(&Profile::parse(text).unwrap());
+        assert_eq!(summary.within(Work::Subtransactions), Some(0.6));
+        assert_eq!(
+            summary
+                .function("SubTransGetTopmostTransaction")
+                .unwrap()
+                .total_share,
+            0.6
+        );
+        assert_eq!(summary.within(Work::Planning), None);
     }
 
     #[test]

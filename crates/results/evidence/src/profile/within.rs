@@ -20,8 +20,12 @@ pub enum Work {
     Compiling,
     /// Reading large values from where they lie out of line, and unpacking them.
     Detoasting,
+    /// Ending a process: giving back its memory and its page tables.
+    Exits,
     /// Checks of foreign keys.
     ForeignKeys,
+    /// Faults that are served with transparent huge pages, with the compaction that makes room for them.
+    HugeFaults,
     /// Entries of indexes, with their log.
     IndexEntries,
     /// Waiting for row, table and other heavyweight locks: queueing, falling asleep, and waking the next one.
@@ -44,6 +48,8 @@ pub enum Work {
     SharedFaults,
     /// Waiting for synchronous standbys.
     Standbys,
+    /// Looking up the parents of subtransactions.
+    Subtransactions,
     /// Writing temporary files and reading them again.
     TemporaryFiles,
     /// Triggers other than those of foreign keys.
@@ -53,9 +59,9 @@ pub enum Work {
 }
 
 use Work::{
-    Compiling, Detoasting, ForeignKeys, IndexEntries, LockQueues, LogFlush, Nested, Parsing,
-    Planning, PrivateFaults, Procedural, Semaphores, SharedFaults, Standbys, TemporaryFiles,
-    Triggers, Workers,
+    Compiling, Detoasting, Exits, ForeignKeys, HugeFaults, IndexEntries, LockQueues, LogFlush,
+    Nested, Parsing, Planning, PrivateFaults, Procedural, Semaphores, SharedFaults, Standbys,
+    Subtransactions, TemporaryFiles, Triggers, Workers,
 };
 
 const BEGUN_BY: &[(Work, &str)] = &[
@@ -102,6 +108,10 @@ const BEGUN_BY: &[(Work, &str)] = &[
     ),
     (Standbys, "SyncRepWaitForLSN SyncRepReleaseWaiters"),
     (
+        Subtransactions,
+        "SubTransGetTopmostTransaction SubTransGetParent",
+    ),
+    (
         TemporaryFiles,
         "BufFile* LogicalTape* sts_puttuple sts_parallel_scan_next",
     ),
@@ -129,6 +139,26 @@ const OF_PROCESSES: &[&str] = &[
     "kernel_clone",
     "ret_from_fork",
     "ret_from_fork_asm",
+];
+/// Those of them that end one.
+const EXITS: &[&str] = &[
+    "__mmput",
+    "do_exit",
+    "do_group_exit",
+    "exit_mm",
+    "exit_mmap",
+    "mmput",
+];
+/// What the kernel does to give a process a transparent huge page.
+const HUGE_FAULTS: &[&str] = &[
+    "__do_huge_pmd_anonymous_page",
+    "clear_huge_page",
+    "collapse_huge_page",
+    "do_huge_pmd_anonymous_page",
+    "do_huge_pmd_wp_page",
+    "hugepage_vma_check",
+    "khugepaged",
+    "vma_alloc_anon_folio_pmd",
 ];
 /// Functions in which a worker begins, and those in which it does what it is there for.
 const WORKER: &[&str] = &["StartBackgroundWorker", "BackgroundWorkerMain"];
@@ -162,6 +192,11 @@ fn begun_by(frame: &Frame) -> Option<Work> {
     TABLE.find(&frame.symbol)
 }
 
+/// What a function with all that it calls is.
+pub(super) fn of_function(frame: &Frame) -> Vec<Work> {
+    of(&[frame])
+}
+
 /// All that a sample was spent within, each once; the chain stands from the outermost caller.
 pub(super) fn of(chain: &[&Frame]) -> Vec<Work> {
     let mut found: Vec<Work> = Vec::new();
@@ -182,6 +217,14 @@ pub(super) fn of(chain: &[&Frame]) -> Vec<Work> {
             }
             Some(work) => put(work),
             None => {}
+        }
+        if frame.is_kernel() {
+            let is_one = |names: &[&str]| names.contains(&frame.symbol.as_str());
+            for (work, names) in [(Exits, EXITS), (HugeFaults, HUGE_FAULTS)] {
+                if is_one(names) {
+                    put(work);
+                }
+            }
         }
     }
     // What workers execute would have to be executed without them, too.
@@ -263,13 +306,24 @@ mod tests {
             ),
             (
                 "ServerLoop StartBackgroundWorker proc_exit do_exit@[kernel.kallsyms]",
-                vec![Workers],
+                vec![Workers, Exits],
             ),
             (
                 "PostgresMain exec_simple_query pg_plan_queries standard_planner eqjoinsel clear_page@[kernel.kallsyms]",
                 vec![Planning],
             ),
-            ("do_group_exit@[kernel] exit_mmap@[kernel]", vec![Workers]),
+            (
+                "do_group_exit@[kernel] exit_mmap@[kernel]",
+                vec![Workers, Exits],
+            ),
+            (
+                "ExecSort page_fault@[kernel] do_huge_pmd_anonymous_page@[kernel] compact_zone@[kernel]",
+                vec![PrivateFaults, HugeFaults],
+            ),
+            (
+                "XidInMVCCSnapshot SubTransGetTopmostTransaction SubTransGetParent LWLockAcquire",
+                vec![Subtransactions],
+            ),
             (
                 "AfterTriggerEndQuery SPI_execute_snapshot standard_ExecutorRun",
                 vec![ForeignKeys, Nested],
