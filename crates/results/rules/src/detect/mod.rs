@@ -33,6 +33,7 @@ mod locked;
 mod logging;
 mod max_wal_size;
 mod memory;
+mod memory_samples;
 mod nodes;
 mod notify;
 mod objects;
@@ -56,6 +57,7 @@ mod schema;
 mod sessions;
 mod settings;
 mod shapes;
+mod snapshot_samples;
 mod spilling;
 mod standbys;
 mod statements;
@@ -141,6 +143,8 @@ const FUNCTIONS: &[&[Detector]] = &[
     statements::DETECTORS,
     schema::DETECTORS,
     samples::DETECTORS,
+    memory_samples::DETECTORS,
+    snapshot_samples::DETECTORS,
     planning::DETECTORS,
     run::DETECTORS,
     volume::DETECTORS,

@@ -2,9 +2,8 @@
 
 use super::logging::{sent, trees, with_settings};
 use super::{Detector, samples, tenths, wait_shares};
-use crate::evidence::{Evidence, RunEvidence};
+use crate::evidence::Evidence;
 use crate::finding::{Confidence, Observation, Severity};
-use crate::subjects::Suspect;
 use pgassay_evidence::profile::lock::Lock;
 use pgassay_evidence::profile::{Class, Summary, Work};
 
@@ -14,22 +13,18 @@ pub(super) const DETECTORS: &[Detector] = &[
     samples("buffer-pin-retries", pin_retries),
     samples("buffer-replacement-spinlock", buffer_replacement),
     samples("spinlock-unattributed", spinlock_unattributed),
-    samples("snapshot-scalability", snapshots_of_all),
-    samples("snapshot-rebuild", snapshots_rebuilt),
     samples("wal-position-spinlock", wal_position),
-    samples("page-faults", page_faults),
     samples("shared-buffers-small", misses),
     samples("round-trips", round_trips),
     samples("assertions", assertions),
+    samples("unoptimised-server", not_inlined),
     samples("crc32c-by-table", software_crc),
     samples("statement-logging", statement_logging),
     samples("jit-small-queries", jit),
 ];
 
-/// The share of faults on memory in common from which on larger pages for it are worth a try.
-const ENOUGH_FAULTS: f64 = 0.02;
 /// A lock's or function's share from which it is worth a finding.
-const NOTABLE: f64 = 0.05;
+pub(super) const NOTABLE: f64 = 0.05;
 
 /// An LWLock that the samples name by its callers.
 pub(super) struct LockRow {
@@ -230,7 +225,7 @@ fn spinlock(profile: &Summary, lock: Lock, saw: &str) -> Option<Observation> {
 }
 
 /// Functions by their own shares: `7.8 % in PinBuffer`.
-fn own_shares<'a>(
+pub(super) fn own_shares<'a>(
     profile: &'a Summary,
     names: &'a [&str],
 ) -> impl Iterator<Item = (f64, String)> + 'a {
@@ -369,97 +364,10 @@ fn spinlock_unattributed(evidence: &Evidence) -> Option<Observation> {
     )
 }
 
-/// What taking snapshots costs.
-fn snapshots(profile: &Summary) -> Option<Observation> {
-    let function = profile.function("GetSnapshotData")?;
-    let of = profile.locks.iter().filter(|l| l.lock == Lock::ProcArray);
-    let locking: f64 = of.map(|l| l.share).sum();
-    let share = function.total_share.max(function.own_share + locking);
-    profile.shows(share, NOTABLE).then(|| {
-        let saw = format!(
-            "Taking snapshots takes {} (GetSnapshotData).",
-            of_samples(share)
-        );
-        let own = tenths(function.own_share);
-        let found = Observation::of_samples(share, saw)
-            .of_functions(["GetSnapshotData"])
-            .seen(format!("{own} of the samples in GetSnapshotData itself"));
-        if locking > 0.0 {
-            found.seen(format!("{} in locking ProcArray", tenths(locking)))
-        } else {
-            found
-        }
-    })
-}
-
-fn snapshots_of_all(evidence: &Evidence) -> Option<Observation> {
-    let found = snapshots(evidence.profile?)?;
-    Some(match evidence.version {
-        Some(_) => found,
-        None => found.confidence(Confidence::Medium),
-    })
-}
-
-fn snapshots_rebuilt(evidence: &Evidence) -> Option<Observation> {
-    // Of an unknown version the older cause is the likelier.
-    evidence.version?;
-    Some(snapshots(evidence.profile?)?.confidence(Confidence::Medium))
-}
-
 fn wal_position(evidence: &Evidence) -> Option<Observation> {
     // ReserveXLogInsertLocation is compiled into its caller, XLogInsertRecord.
     let saw = "Sessions wait for the spinlock that reserves positions in the log";
     spinlock(evidence.profile?, Lock::WalInsertion, saw)
-}
-
-fn page_faults(evidence: &Evidence) -> Option<Observation> {
-    let profile = evidence.profile?;
-    let share = profile.class(Class::PageFaults);
-    if !profile.shows(share, NOTABLE) {
-        return None;
-    }
-    let of_class = profile.functions.iter();
-    let of_class = of_class.filter(|f| f.class == Class::PageFaults).take(3);
-    let seen = Observation::of_samples(share, format!("Page faults take {}.", of_samples(share)))
-        .of_functions(of_class.clone().map(|f| f.symbol.as_str()))
-        .all_seen(of_class.map(|f| format!("{} in {}", tenths(f.own_share), f.symbol)))
-        .confidence(Confidence::Medium);
-    let budget = evidence.run.as_ref().and_then(RunEvidence::budget);
-    // A process that starts meets each of its pages for the first time, however large they are.
-    if budget.is_some_and(|budget| budget.by_samples) {
-        return Some(
-            seen.symptom_of("processes that start and end: parallel workers, or sessions opened anew")
-                .suspects(Suspect::ProcessStarts)
-                .advice("see what starts them: sessions opened for each transaction, or workers for short statements"),
-        );
-    }
-    let of = |work| profile.within(work).unwrap_or(0.0);
-    let (private, shared) = (of(Work::PrivateFaults), of(Work::SharedFaults));
-    if !profile.call_chains || shared > private && profile.shows(shared, ENOUGH_FAULTS) {
-        return Some(seen);
-    }
-    // Larger pages for shared buffers reach none of it.
-    let seen = seen.severity(Severity::Low).seen(format!(
-        "{} at memory of the processes' own, {} at memory that they share",
-        tenths(private),
-        tenths(shared)
-    ));
-    Some(match private > shared {
-        true => seen
-            .suspects(Suspect::PrivateMemory)
-            .symptom_of(
-                "statements that take much memory anew: large sorts, hashes and stored rows, long texts that are built or copied",
-            )
-            .means(
-                "Memory that a statement takes from the kernel is cleared first, page by page as it is touched, and goes \
-                 back to the kernel when the statement frees it.",
-            )
-            .advice(
-                "see what takes the memory, by the callers of these samples: fewer or smaller rows to sort, hash or store, \
-                 fewer copies of a text",
-            ),
-        false => seen.advice("see by the callers of these samples which memory they are at"),
-    })
 }
 
 /// Misses that cost CPU time rather than waits: blocks copied from the kernel's cache.
@@ -529,6 +437,51 @@ fn assertions(evidence: &Evidence) -> Option<Observation> {
         Observation::of_samples(share, saw)
             .of_functions(OF_ASSERTIONS.iter().copied())
             .all_seen(words)
+    })
+}
+
+/// Whether a function is in the sources for being compiled into its callers: without
+/// optimisation it is called.
+fn is_inline(symbol: &str) -> bool {
+    symbol.strip_prefix("pg_atomic_").is_some_and(|rest| {
+        rest.ends_with("_impl")
+            || [
+                "read_u32",
+                "write_u32",
+                "read_u64",
+                "write_u64",
+                "fetch_",
+                "compare_exchange_",
+            ]
+            .iter()
+            .any(|start| rest.starts_with(start))
+    })
+}
+
+/// The share of such functions.
+pub(super) fn inlined(profile: &Summary) -> f64 {
+    let called = profile.functions.iter().filter(|f| is_inline(&f.symbol));
+    called.map(|f| f.own_share).sum()
+}
+
+fn not_inlined(evidence: &Evidence) -> Option<Observation> {
+    let profile = evidence.profile?;
+    let called = profile.functions.iter();
+    let called: Vec<_> = called.filter(|f| is_inline(&f.symbol)).collect();
+    let share = inlined(profile);
+    profile.shows(share, 0.01).then(|| {
+        let saw = format!(
+            "The server was compiled without inlining functions, as -O0 does: {} are in functions that an \
+             optimising compiler leaves no trace of.",
+            of_samples(share)
+        );
+        let words = called.iter().take(3);
+        let words = words.map(|f| format!("{} in {}", tenths(f.own_share), f.symbol));
+        Observation::of_samples(share, saw)
+            .of_functions(called.iter().map(|f| f.symbol.as_str()))
+            .all_seen(words)
+            .seen("these are the operations of LWLocks and buffer headers")
+            .confidence(Confidence::Medium)
     })
 }
 

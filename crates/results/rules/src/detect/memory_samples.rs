@@ -1,0 +1,171 @@
+//! CPU samples in the kernel's memory management: faults, compaction, processes that end.
+
+use super::samples::{NOTABLE, of_samples};
+use super::{Detector, samples, tenths};
+use crate::evidence::{Evidence, RunEvidence};
+use crate::finding::{Confidence, Observation, Severity};
+use crate::subjects::Suspect;
+use pgassay_evidence::profile::{Class, Summary, Work};
+
+pub(super) const DETECTORS: &[Detector] = &[
+    samples("page-faults", page_faults),
+    samples("transparent-huge-pages", huge_faults),
+    samples("memory-compaction", compaction),
+    samples("connections-opened", exits),
+];
+
+/// The share of faults on memory in common from which on larger pages for it are worth a try.
+const ENOUGH_FAULTS: f64 = 0.02;
+/// The part of the compaction that faults with huge pages cause from which on it is theirs.
+const MOST: f64 = 0.5;
+
+fn page_faults(evidence: &Evidence) -> Option<Observation> {
+    let profile = evidence.profile?;
+    let share = profile.class(Class::PageFaults);
+    if !profile.shows(share, NOTABLE) {
+        return None;
+    }
+    let of_class = profile.functions.iter();
+    let of_class = of_class.filter(|f| f.class == Class::PageFaults).take(3);
+    let seen = Observation::of_samples(share, format!("Page faults take {}.", of_samples(share)))
+        .of_functions(of_class.clone().map(|f| f.symbol.as_str()))
+        .all_seen(of_class.map(|f| format!("{} in {}", tenths(f.own_share), f.symbol)))
+        .confidence(Confidence::Medium);
+    let budget = evidence.run.as_ref().and_then(RunEvidence::budget);
+    // A process that starts meets each of its pages for the first time, however large they are.
+    if budget.is_some_and(|budget| budget.by_samples) {
+        return Some(
+            seen.symptom_of("processes that start and end: parallel workers, or sessions opened anew")
+                .suspects(Suspect::ProcessStarts)
+                .advice("see what starts them: sessions opened for each transaction, or workers for short statements"),
+        );
+    }
+    let of = |work| profile.within(work).unwrap_or(0.0);
+    let (private, shared) = (of(Work::PrivateFaults), of(Work::SharedFaults));
+    if !profile.call_chains || shared > private && profile.shows(shared, ENOUGH_FAULTS) {
+        return Some(seen);
+    }
+    // Larger pages for shared buffers reach none of it.
+    let seen = seen.severity(Severity::Low).seen(format!(
+        "{} at memory of the processes' own, {} at memory that they share",
+        tenths(private),
+        tenths(shared)
+    ));
+    Some(match private > shared {
+        true => seen
+            .suspects(Suspect::PrivateMemory)
+            .symptom_of(
+                "statements that take much memory anew: large sorts, hashes and stored rows, long texts that are built or copied",
+            )
+            .means(
+                "Memory that a statement takes from the kernel is cleared first, page by page as it is touched, and goes \
+                 back to the kernel when the statement frees it.",
+            )
+            .advice(
+                "see what takes the memory, by the callers of these samples: fewer or smaller rows to sort, hash or store, \
+                 fewer copies of a text",
+            ),
+        false => seen.advice("see by the callers of these samples which memory they are at"),
+    })
+}
+
+/// The hottest functions of a class: `21.4 % in pageblock_pfn_to_page`.
+fn hottest(profile: &Summary, class: Class) -> Vec<(&str, String)> {
+    let of_class = profile.functions.iter().filter(|f| f.class == class);
+    of_class
+        .take(3)
+        .map(|f| {
+            let words = format!("{} in {}", tenths(f.own_share), f.symbol);
+            (f.symbol.as_str(), words)
+        })
+        .collect()
+}
+
+/// Whether the chains show that compaction makes room for transparent huge pages.
+fn is_for_huge_pages(profile: &Summary) -> bool {
+    let huge = profile.within(Work::HugeFaults).unwrap_or(0.0);
+    huge > 0.0 && huge >= MOST * profile.class(Class::Compaction)
+}
+
+fn huge_faults(evidence: &Evidence) -> Option<Observation> {
+    let profile = evidence.profile?;
+    let share = profile.within(Work::HugeFaults)?;
+    let compaction = profile.class(Class::Compaction);
+    if !profile.shows(share, NOTABLE) || !is_for_huge_pages(profile) {
+        return None;
+    }
+    let saw = match compaction >= MOST * share {
+        true => format!(
+            "The kernel compacts memory while processes wait, to give them transparent huge pages: {}.",
+            of_samples(share)
+        ),
+        false => format!(
+            "Faults that are served with transparent huge pages take {}.",
+            of_samples(share)
+        ),
+    };
+    let (functions, words): (Vec<_>, Vec<_>) = hottest(profile, Class::Compaction)
+        .into_iter()
+        .chain(hottest(profile, Class::PageFaults))
+        .unzip();
+    Some(
+        Observation::of_samples(share, saw)
+            .of_functions(functions)
+            .seen(format!(
+                "{} of the samples within do_huge_pmd_anonymous_page and its like, {} in memory compaction",
+                tenths(share),
+                tenths(compaction)
+            ))
+            .all_seen(words)
+            .severity(Severity::High),
+    )
+}
+
+fn compaction(evidence: &Evidence) -> Option<Observation> {
+    let profile = evidence.profile?;
+    let share = profile.class(Class::Compaction);
+    // Where the chains name what needs it, that has an entry of its own.
+    if !profile.shows(share, NOTABLE) || is_for_huge_pages(profile) {
+        return None;
+    }
+    let (functions, words): (Vec<_>, Vec<_>) =
+        hottest(profile, Class::Compaction).into_iter().unzip();
+    let saw = format!(
+        "The kernel compacts memory while processes wait for pages in a row, mostly transparent huge pages: {}.",
+        of_samples(share)
+    );
+    let seen = Observation::of_samples(share, saw)
+        .of_functions(functions)
+        .all_seen(words);
+    Some(match profile.call_chains {
+        true => seen.confidence(Confidence::Medium),
+        false => seen
+            .confidence(Confidence::Medium)
+            .seen("the samples carry no callers that would name what the pages are for"),
+    })
+}
+
+/// Processes that end. Of a run, statistics say more surely how many sessions ended.
+fn exits(evidence: &Evidence) -> Option<Observation> {
+    let profile = evidence.profile?;
+    if evidence.run.is_some() {
+        return None;
+    }
+    let share = profile.within(Work::Exits)?;
+    profile.shows(share, NOTABLE).then(|| {
+        let saw = format!(
+            "Processes of the server end, sessions or parallel workers: giving back their mappings of shared memory takes {}.",
+            of_samples(share)
+        );
+        let seen = Observation::of_samples(share, saw)
+            .of_functions(["exit_mmap", "do_exit"])
+            .seen(format!(
+                "{} of the samples within exit_mmap, do_exit and what they call",
+                tenths(share)
+            ));
+        seen.confidence(Confidence::Medium).advice(
+            "keep sessions open (a pool), start fewer parallel workers, and map shared_buffers with huge pages: a \
+             process that ends gives back each page that it has touched",
+        )
+    })
+}
