@@ -1,4 +1,12 @@
-//! Profiles that others published, and what pgassay makes of them.
+//! Profiles that others published, and what pgassay concludes from them.
+//!
+//! A file of `profiles/` is a listing with its figures as published, below a heading: where it is from, what those who
+//! published it concluded, and what pgassay is expected to find: `Expected:` entries of the catalogue, or `nothing`;
+//! `Not:` entries that would be wrong; or `Not named:` and why.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 use pgassay_analysis::diagnose::{
     Confidence, Diagnosis, Evidence, Finding, diagnose, version_number,
@@ -117,6 +125,122 @@ fn every_number_of_a_finding_is_one_of_the_profile() {
     let all: String = diagnosis.findings.iter().map(words).collect();
     assert!(all.contains("41.6 %") && all.contains("6.2 %"), "{all}");
     assert!(!all.contains("32.1 %") && !all.contains("7.8 %"), "{all}");
+}
+
+/// A published profile.
+struct Case {
+    name: String,
+    text: String,
+    heading: BTreeMap<String, String>,
+}
+
+impl Case {
+    fn ids(&self, key: &str) -> Vec<&str> {
+        let ids = self.heading.get(key).map_or("", String::as_str);
+        ids.split_ascii_whitespace().collect()
+    }
+
+    fn version(&self) -> &str {
+        self.heading.get("Version").map_or("", String::as_str)
+    }
+}
+
+fn corpus() -> Vec<Case> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/profiles");
+    let mut files: Vec<_> = fs::read_dir(directory)
+        .unwrap()
+        .map(|file| file.unwrap().path())
+        .collect();
+    files.sort();
+    files
+        .iter()
+        .map(|file| {
+            let text = fs::read_to_string(file).unwrap();
+            let heading = text
+                .lines()
+                .filter_map(|line| line.strip_prefix("# ")?.split_once(": "))
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .collect();
+            Case {
+                name: file.file_stem().unwrap().to_string_lossy().into_owned(),
+                text,
+                heading,
+            }
+        })
+        .collect()
+}
+
+/// How many of them are to be named at least, and how many there are.
+const NAMED: (usize, usize) = (23, 26);
+
+#[test]
+fn published_profiles_are_named_as_their_experts_named_them() {
+    let corpus = corpus();
+    let (mut named, mut wrong) = (0, Vec::new());
+    for case in &corpus {
+        assert!(case.heading.contains_key("Conclusion"), "{}", case.name);
+        let diagnosis = diagnosis(&case.text, case.version());
+        let found = only_ids(&diagnosis);
+        let expected = case.ids("Expected");
+        let missing = |id: &&&str| **id != "nothing" && !found.contains(*id);
+        let as_expected = !expected.iter().any(|id| missing(&id))
+            && (!expected.contains(&"nothing") || found.is_empty())
+            && !case.ids("Not").iter().any(|id| found.contains(id));
+        if !as_expected {
+            wrong.push(format!("{}: {found:?}", case.name));
+        }
+        named += usize::from(as_expected && !case.heading.contains_key("Not named"));
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert_eq!((named, corpus.len()), NAMED);
+}
+
+/// A text as it may be pasted: the same findings follow, and the same figures.
+#[test]
+fn a_pasted_listing_is_the_listing() {
+    let escaped = |text: &str| text.replace('>', "&gt;").replace('<', "&lt;");
+    let prefixed = |text: &str, prefix: &str| {
+        let lines = text.lines().map(|line| format!("{prefix}{line}\n"));
+        lines.collect::<String>()
+    };
+    let changes: [(&str, &dyn Fn(&str) -> String); 8] = [
+        ("line ends of Windows", &|text| text.replace('\n', "\r\n")),
+        ("quoted", &|text| prefixed(text, "> ")),
+        ("quoted twice", &|text| prefixed(text, ">> ")),
+        ("escaped for HTML", &|text| escaped(&prefixed(text, "> "))),
+        ("blanks of HTML", &|text| text.replace("  ", "\u{a0} ")),
+        ("decimal commas", &|text| {
+            let lines = text.lines().map(|line| match line.split_once('%') {
+                Some((share, rest)) if share.len() < 20 => {
+                    format!("{}%{rest}\n", share.replace('.', ","))
+                }
+                _ => format!("{line}\n"),
+            });
+            lines.collect()
+        }),
+        ("coloured", &|text| prefixed(text, "\x1b[31m\x1b[m")),
+        ("drawn with lines", &|text| {
+            let text = text.replace("|--", "├──").replace(" --", "└──");
+            text.replace("%--", "%──").replace("  |", "  │")
+        }),
+    ];
+    for case in corpus() {
+        // Its heading is no part of what is pasted.
+        let listing: String = case
+            .text
+            .lines()
+            .filter(|line| {
+                !line.starts_with("# ") || line.contains("Overhead") || line.contains("Children")
+            })
+            .map(|line| format!("{line}\n"))
+            .collect();
+        let plain = summarise(&Profile::parse(&listing).unwrap());
+        for (change, of) in changes {
+            let pasted = Profile::parse(&of(&listing));
+            let pasted = pasted.unwrap_or_else(|e| panic!("{}, {change}: {e}", case.name));
+            assert_eq!(summarise(&pasted), plain, "{}, {change}", case.name);
+        }
+    }
 }
 
 fn line() -> impl Strategy<Value = String> {
