@@ -24,7 +24,7 @@ pub struct DiagnoseArgs {
         conflicts_with = "perf"
     )]
     pub run: Option<String>,
-    /// The text of `perf script` or `perf report --stdio`, from any machine; - reads standard input
+    /// The text of `perf script`, `perf report` or `perf top`, or folded stacks, from any machine; - reads standard input
     #[arg(long, value_name = "FILE")]
     pub perf: Option<PathBuf>,
     /// The version of the server that was sampled, such as 9.4 or 15.18

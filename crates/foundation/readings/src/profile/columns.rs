@@ -10,6 +10,11 @@
 //!  samples  pcnt function        DSO
 //! 15900.00  3.2% LWLockAcquire   /usr/bin/postgres
 //! ```
+//! and oprofile, its predecessor, without a sign of its percentages:
+//! ```text
+//! samples  %        image name               symbol name
+//! 15900    3.2011   postgres                 LWLockAcquire
+//! ```
 
 use pgassay_model::observed::stacks::KERNEL;
 
@@ -23,6 +28,8 @@ const MARKS: [&str; 5] = ["[.]", "[k]", "[u]", "[g]", "[H]"];
 pub(super) enum Columns {
     /// No heading was seen.
     Unknown,
+    /// Those of oprofile.
+    Oprofile,
     /// The columns of the heading.
     Named {
         /// Where the process stands.
@@ -36,6 +43,12 @@ impl Columns {
     /// Reads a heading: `# Overhead  Command  Shared Object  Symbol`.
     pub(super) fn heading(line: &str) -> Option<Self> {
         let line = line.trim_start_matches(['#', ' ', '\t']);
+        if ["samples", "%", "symbol name"]
+            .iter()
+            .all(|column| line.contains(column))
+        {
+            return Some(Self::Oprofile);
+        }
         if !(line.starts_with("Overhead") || line.starts_with("Children")) {
             return None;
         }
@@ -49,14 +62,14 @@ impl Columns {
 
     fn has_command(self) -> Option<bool> {
         match self {
-            Self::Unknown => None,
+            Self::Unknown | Self::Oprofile => None,
             Self::Named { command, .. } => Some(command.is_some()),
         }
     }
 
     fn has_object(self) -> bool {
         match self {
-            Self::Unknown => true,
+            Self::Unknown | Self::Oprofile => true,
             Self::Named { object, .. } => object.is_some(),
         }
     }
@@ -103,6 +116,9 @@ pub(super) fn unfolded(line: &str) -> &str {
 
 /// Reads an entry.
 pub(super) fn entry(line: &str, columns: Columns) -> Option<Entry> {
+    if columns == Columns::Oprofile {
+        return oprofile(line);
+    }
     let (first, rest) = match percentage(unfolded(line)) {
         Some(share) => share,
         None => return counted(line),
@@ -228,6 +244,27 @@ fn counted(line: &str) -> Option<Entry> {
         return None;
     }
     Some(Entry {
+        own,
+        children: None,
+        program: None,
+        frame: Frame::new(symbol, object),
+    })
+}
+
+/// `007a7780 751274    5.1565  /usr/bin/postgres hash_search_with_hash_value`, of oprofile.
+fn oprofile(line: &str) -> Option<Entry> {
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    let is_share = |word: &&str| word.contains(['.', ',']) && is_number(word);
+    let share = words
+        .iter()
+        .position(is_share)
+        .filter(|at| matches!(at, 1 | 2))?;
+    let samples = words[share - 1];
+    let own: f64 = words[share].replace(',', ".").parse().ok()?;
+    let [object, .., symbol] = &words[share + 1..] else {
+        return None;
+    };
+    (samples.chars().all(|c| c.is_ascii_digit()) && (0.0..=100.0).contains(&own)).then(|| Entry {
         own,
         children: None,
         program: None,
@@ -448,5 +485,13 @@ mod tests {
         let columns = Columns::heading("Overhead  Shared Object         Symbol").unwrap();
         assert_eq!(read("  8.96%  postgres  [.] s_lock", columns).2, None);
         assert_eq!(Columns::heading("The Overhead of a Symbol"), None);
+        let columns =
+            Columns::heading("vma      samples  %        app name     symbol name").unwrap();
+        let line = "007a7780 751274    5.1565  /soft/bin/postgres hash_search_with_hash_value";
+        let (own, _, _, object, symbol) = read(line, columns);
+        assert_eq!(
+            (own, object.as_str(), symbol.as_str()),
+            (5.1565, "postgres", "hash_search_with_hash_value")
+        );
     }
 }

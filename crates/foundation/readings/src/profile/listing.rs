@@ -23,9 +23,11 @@ use super::{Profile, Unit, pasted};
 pub fn looks_like(text: &str) -> bool {
     let lines = text.lines().take(5000).map(pasted::line);
     let lines: Vec<String> = unwrapped(lines.map(|line| line.into_owned()));
-    lines
-        .iter()
-        .any(|line| entry(line, Columns::Unknown).is_some())
+    let mut columns = Columns::Unknown;
+    lines.iter().any(|line| {
+        columns = Columns::heading(line).unwrap_or(columns);
+        entry(line, columns).is_some()
+    })
 }
 
 /// Reads all entries with the trees below them.

@@ -167,7 +167,7 @@ fn read_profile(path: &Path) -> anyhow::Result<Profile> {
     let shown = path.display();
     let unreadable = |e: &io::Error| {
         Failure::usage(format!("cannot read {shown}: {e}"))
-            .with_remedy("name the text of perf script or perf report --stdio")
+            .with_remedy("name the text of perf script, perf report or perf top, or folded stacks")
     };
     let mut bytes = Vec::new();
     let read = if path.as_os_str() == "-" {

@@ -312,6 +312,10 @@ pub fn of(chain: &[&Frame]) -> Class {
         if kernel.clone().any(|f| is_of_perf(&f.symbol)) {
             return Class::KernelOther;
         }
+        // Whose pages a process that ends gives back says nothing of what it did.
+        if kernel.clone().any(|f| f.symbol == "exit_mmap") {
+            return PageFaults;
+        }
         return kernel
             .filter_map(|f| KERNEL_TABLE.find(&f.symbol))
             .next()
@@ -409,6 +413,10 @@ mod tests {
                 Class::Compaction,
             ),
             ("k:isolate_freepages_block", Class::Compaction),
+            (
+                "k:do_exit k:exit_mmap k:zap_pte_range k:mark_page_accessed",
+                Class::PageFaults,
+            ),
             ("k:entry_SYSCALL_64", Class::KernelOther),
             (
                 "palloc k:asm_exc_page_fault k:do_user_addr_fault k:__perf_sw_event k:perf_swevent_event",

@@ -74,6 +74,7 @@ pub fn family(class: Class) -> &'static str {
         Class::KernelNetwork
         | Class::KernelWakeUp
         | Class::PageFaults
+        | Class::Compaction
         | Class::Io
         | Class::KernelOther => "look-3",
         Class::Other => "look-none",

@@ -295,7 +295,7 @@ fn basis(summary: &Summary, under: Option<&str>) -> String {
     let mut text = match summary.samples {
         Some(n) => format!("{} CPU samples", crate::number::count(n)),
         None => format!(
-            "A listing that accounts for {:.1} % of all samples",
+            "A listing that accounts for {:.1} % of the server's samples",
             100.0 * summary.accounted_share
         ),
     };
@@ -311,7 +311,41 @@ fn basis(summary: &Summary, under: Option<&str>) -> String {
             100.0 * summary.unnamed_share
         ));
     }
+    text.extend(machine(summary));
     text
+}
+
+/// Other programs that are named.
+const PROGRAMS: usize = 4;
+
+/// What else was sampled on the machine.
+fn machine(summary: &Summary) -> Option<String> {
+    let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+    let mut parts = Vec::new();
+    if summary.idle_share > 0.0 {
+        parts.push(format!("{} are of idle CPUs", percent(summary.idle_share)));
+    }
+    let others: f64 = summary.others.iter().map(|other| other.share).sum();
+    if others > 0.0 {
+        let named = summary.others.iter().take(PROGRAMS);
+        let mut named: Vec<String> = named
+            .map(|other| format!("{} {}", other.program, percent(other.share)))
+            .collect();
+        if summary.others.len() > PROGRAMS {
+            named.push("and more".to_owned());
+        }
+        parts.push(format!(
+            "{} of other programs ({})",
+            percent(others),
+            named.join(", ")
+        ));
+    }
+    (!parts.is_empty()).then(|| {
+        format!(
+            " Of all samples of the machine {}; shares are of PostgreSQL's.",
+            parts.join(", ")
+        )
+    })
 }
 
 /// What changed from another profile.

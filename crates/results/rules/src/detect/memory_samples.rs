@@ -1,6 +1,6 @@
 //! CPU samples in the kernel's memory management: faults, compaction, processes that end.
 
-use super::samples::{NOTABLE, of_samples};
+use super::samples::{NOTABLE, of_samples, own_shares};
 use super::{Detector, samples, tenths};
 use crate::evidence::{Evidence, RunEvidence};
 use crate::finding::{Confidence, Observation, Severity};
@@ -12,6 +12,7 @@ pub(super) const DETECTORS: &[Detector] = &[
     samples("transparent-huge-pages", huge_faults),
     samples("memory-compaction", compaction),
     samples("connections-opened", exits),
+    samples("page-table-memory", page_tables),
 ];
 
 /// The share of faults on memory in common from which on larger pages for it are worth a try.
@@ -21,7 +22,9 @@ const MOST: f64 = 0.5;
 
 fn page_faults(evidence: &Evidence) -> Option<Observation> {
     let profile = evidence.profile?;
-    let share = profile.class(Class::PageFaults);
+    // Giving back page tables is of the same class, and no fault.
+    let exits = profile.within(Work::Exits).unwrap_or(0.0);
+    let share = (profile.class(Class::PageFaults) - exits).max(0.0);
     if !profile.shows(share, NOTABLE) {
         return None;
     }
@@ -154,7 +157,7 @@ fn exits(evidence: &Evidence) -> Option<Observation> {
     let share = profile.within(Work::Exits)?;
     profile.shows(share, NOTABLE).then(|| {
         let saw = format!(
-            "Processes of the server end, sessions or parallel workers: giving back their mappings of shared memory takes {}.",
+            "Processes of the server end, sessions or parallel workers: giving back the page tables of their shared memory takes {}.",
             of_samples(share)
         );
         let seen = Observation::of_samples(share, saw)
@@ -167,5 +170,45 @@ fn exits(evidence: &Evidence) -> Option<Observation> {
             "keep sessions open (a pool), start fewer parallel workers, and map shared_buffers with huge pages: a \
              process that ends gives back each page that it has touched",
         )
+    })
+}
+
+/// Functions that copy, change or give back the entries of page tables.
+const PAGE_TABLES: &[&str] = &[
+    "change_protection",
+    "change_pte_range",
+    "copy_page_range",
+    "copy_present_pte",
+    "copy_present_ptes",
+    "copy_pte_range",
+    "free_pgd_range",
+    "free_pgtables",
+    "pgd_alloc",
+    "pte_alloc_one",
+    "smaps_pte_entry",
+    "smaps_pte_range",
+    "unmap_page_range",
+    "zap_present_ptes",
+    "zap_pte_range",
+];
+
+/// Work on page tables, where no callers say for whom: those of a process that ends have an entry of their own.
+fn page_tables(evidence: &Evidence) -> Option<Observation> {
+    let profile = evidence.profile?;
+    if profile.call_chains {
+        return None;
+    }
+    let (shares, words): (Vec<f64>, Vec<String>) = own_shares(profile, PAGE_TABLES).unzip();
+    let share: f64 = shares.iter().sum();
+    profile.shows(share, NOTABLE).then(|| {
+        let saw = format!(
+            "The kernel copies, changes or gives back page tables: {}.",
+            of_samples(share)
+        );
+        Observation::of_samples(share, saw)
+            .of_functions(PAGE_TABLES.iter().copied())
+            .all_seen(words)
+            .seen("the samples carry no callers that would name the reason: processes that start or end, or memory that is freed")
+            .confidence(Confidence::Low)
     })
 }

@@ -262,7 +262,8 @@ fn classes(profile: &Summary, findings: &[Finding]) -> Vec<Named> {
         Class::Executor | Class::Other => true,
         Class::ParseAndPlan => found("parse-and-plan"),
         Class::KernelNetwork | Class::Protocol => found("round-trips"),
-        Class::PageFaults => found("page-faults"),
+        Class::PageFaults => found("page-faults") || found("connections-opened"),
+        Class::Compaction => found("memory-compaction") || found("transparent-huge-pages"),
         Class::Jit => found("jit-small-queries"),
         Class::BufferMapping => found("shared-buffers-small"),
         class => {
