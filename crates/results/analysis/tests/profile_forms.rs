@@ -281,3 +281,20 @@ fn what_cannot_be_read_is_reported_and_shares_stay_below_all() {
         read.remarks
     );
 }
+
+#[test]
+fn a_hierarchy_names_the_process_above_its_functions() {
+    let text = "# Total Lost Samples: 12\n#\n#    Overhead  Command / Shared Object / Symbol\n# ......................\n    60.00%  postgres\n       50.00%  postgres\n          40.00%  [.] s_lock\n          10.00%  [.] GetSnapshotData\n       10.00%  [kernel.kallsyms]\n          10.00%  [k] clear_page_erms\n    40.00%  java\n       40.00%  libjvm.so\n          40.00%  [.] G1Scan\n";
+    let summary = summary(text);
+    assert!(
+        near(summary.class(Class::Spinlock), 40.0 / 60.0),
+        "{summary:?}"
+    );
+    assert_eq!(summary.others[0].program, "java");
+    assert!(
+        summary
+            .remarks
+            .iter()
+            .any(|r| r.contains("lost 12 samples"))
+    );
+}

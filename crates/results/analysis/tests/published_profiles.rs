@@ -195,6 +195,9 @@ fn published_profiles_are_named_as_their_experts_named_them() {
     assert_eq!((named, corpus.len()), NAMED);
 }
 
+/// How a text is changed on its way.
+type Change<'c> = (&'c str, &'c dyn Fn(&str) -> String);
+
 /// A text as it may be pasted: the same findings follow, and the same figures.
 #[test]
 fn a_pasted_listing_is_the_listing() {
@@ -203,7 +206,7 @@ fn a_pasted_listing_is_the_listing() {
         let lines = text.lines().map(|line| format!("{prefix}{line}\n"));
         lines.collect::<String>()
     };
-    let changes: [(&str, &dyn Fn(&str) -> String); 8] = [
+    let changes: [Change; 8] = [
         ("line ends of Windows", &|text| text.replace('\n', "\r\n")),
         ("quoted", &|text| prefixed(text, "> ")),
         ("quoted twice", &|text| prefixed(text, ">> ")),

@@ -201,7 +201,13 @@ fn split_cell(cell: &str, columns: Columns) -> (Option<&str>, Option<&str>) {
         );
     }
     match cell.rsplit_once(' ') {
-        Some((command, object)) => (Some(command.trim()), Some(object)),
+        Some((command, object)) => {
+            let command = command.trim();
+            (
+                Some(command).filter(|command| !is_number(command)),
+                Some(object),
+            )
+        }
         None => (None, Some(cell)),
     }
 }
@@ -221,7 +227,11 @@ fn process(cell: &str) -> Option<String> {
     (!cell.is_empty()).then(|| super::bounded(cell))
 }
 
+/// A number, or what a comparison of two profiles prints next to a share: `-3.20%`.
 fn is_number(cell: &str) -> bool {
+    let cell = cell
+        .strip_suffix('%')
+        .map_or(cell, |cell| cell.trim_start_matches(['+', '-']));
     cell.chars()
         .all(|c| c.is_ascii_digit() || matches!(c, '.' | ','))
 }
@@ -395,6 +405,14 @@ mod tests {
                 "postgres",
                 KERNEL,
                 "clear_page_erms",
+            ),
+            (
+                "18.86%   -3.20%  postgres  [.] AllocSetCheck",
+                18.86,
+                None,
+                "",
+                "postgres",
+                "AllocSetCheck",
             ),
             (
                 " 1.62%  [.] LWLockRelease",

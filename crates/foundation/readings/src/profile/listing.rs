@@ -88,6 +88,12 @@ struct Listing {
     in_tree: bool,
     /// Lines that hold a share and could not be read.
     unread: usize,
+    /// Samples that perf itself lost.
+    lost: u64,
+    /// Of `--hierarchy`, where processes, objects and functions stand below each other: the process above a line, and
+    /// how far in it stands.
+    above: Option<(usize, String)>,
+    is_hierarchy: bool,
     /// Whether a second listing has begun.
     is_over: bool,
 }
@@ -101,18 +107,30 @@ impl Listing {
         if let Some(columns) = Columns::heading(line) {
             // Columns of a second listing.
             self.columns.get_or_insert(columns);
+            self.is_hierarchy |= line.contains(" / ");
             return;
         }
         if line.starts_with('#') {
+            let lost = line
+                .trim_start_matches(['#', ' '])
+                .strip_prefix("Total Lost Samples:");
+            self.lost += lost.and_then(|n| n.trim().parse::<u64>().ok()).unwrap_or(0);
             return;
         }
         let columns = self.columns.unwrap_or(Columns::Unknown);
-        if let Some(entry) = entry(line, columns) {
+        if let Some(mut entry) = entry(line, columns) {
+            if let Some((_, process)) = &self.above {
+                entry.program.get_or_insert_with(|| process.clone());
+            }
             self.entries.push((entry, Vec::new()));
             self.in_tree = true;
             return;
         }
         if line.trim_matches([' ', '\t', '|']).is_empty() {
+            return;
+        }
+        if self.is_hierarchy {
+            self.level(line);
             return;
         }
         let node = tree::node(line);
@@ -128,6 +146,15 @@ impl Listing {
                     self.unread += 1;
                 }
             }
+        }
+    }
+
+    /// A line of a hierarchy above the functions: the outermost are processes.
+    fn level(&mut self, line: &str) {
+        let depth = line.len() - line.trim_start().len();
+        let outer = self.above.as_ref().is_none_or(|(above, _)| depth <= *above);
+        if let Some((_, name)) = percentage(unfolded(line)).filter(|_| outer) {
+            self.above = Some((depth, name.trim().to_owned()));
         }
     }
 
@@ -152,6 +179,11 @@ impl Listing {
             programs.remarks.push(format!(
                 "the trees of {of_callees} functions show what these called, not who called them, and are left out"
             ));
+        }
+        if self.lost > 0 {
+            programs
+                .remarks
+                .push(format!("perf lost {} samples", self.lost));
         }
         if self.unread > 0 {
             programs.remarks.push(format!(

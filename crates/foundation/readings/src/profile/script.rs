@@ -43,14 +43,14 @@ struct Sample {
 pub fn parse(text: &str) -> Profile {
     let mut programs = Programs::new(Unit::Samples);
     let mut sample: Option<Sample> = None;
-    let mut strange = 0u64;
+    let (mut strange, mut empty) = (0u64, 0u64);
     for line in text.lines().map(pasted::line) {
         let line = line.as_ref();
         if line.starts_with('#') {
             continue;
         }
         if line.trim().is_empty() {
-            finish(&mut programs, sample.take());
+            empty += u64::from(!finish(&mut programs, sample.take()));
         } else if line.starts_with([' ', '\t'])
             && let Some(frame) = chain_line(line)
         {
@@ -60,10 +60,10 @@ pub fn parse(text: &str) -> Profile {
                 None => strange += 1,
             }
         } else if let Some(frame) = flat_line(line) {
-            finish(&mut programs, sample.take());
+            empty += u64::from(!finish(&mut programs, sample.take()));
             programs.add(process(line).as_deref(), vec![frame], 1.0);
         } else if is_header(line) {
-            finish(&mut programs, sample.take());
+            empty += u64::from(!finish(&mut programs, sample.take()));
             sample = Some(Sample {
                 program: process(line),
                 chain: Vec::new(),
@@ -77,6 +77,11 @@ pub fn parse(text: &str) -> Profile {
         let cut = "the last sample was cut short and is left out";
         programs.remarks.push(cut.to_owned());
     }
+    if empty > 0 {
+        programs
+            .remarks
+            .push(format!("{empty} samples name no function and are left out"));
+    }
     if strange > 0 {
         programs.remarks.push(format!(
             "{strange} lines were not understood and are left out"
@@ -85,11 +90,17 @@ pub fn parse(text: &str) -> Profile {
     programs.server()
 }
 
-fn finish(programs: &mut Programs, sample: Option<Sample>) {
-    if let Some(Sample { program, mut chain }) = sample.filter(|s| !s.chain.is_empty()) {
-        chain.reverse();
-        programs.add(program.as_deref(), chain, 1.0);
+/// Adds a sample that is complete; false where it has no function.
+fn finish(programs: &mut Programs, sample: Option<Sample>) -> bool {
+    let Some(Sample { program, mut chain }) = sample else {
+        return true;
+    };
+    if chain.is_empty() {
+        return false;
     }
+    chain.reverse();
+    programs.add(program.as_deref(), chain, 1.0);
+    true
 }
 
 /// The process of a header: what stands before its number. Names of processes hold blanks, and
@@ -109,7 +120,10 @@ fn process(line: &str) -> Option<String> {
     let number = match words.iter().position(is_time) {
         Some(time) => words[..time].iter().rposition(|word| is_number(word)),
         None => words.iter().position(|word| is_number(word)),
-    }?;
+    };
+    let Some(number) = number else {
+        return is_name_alone(line).then(|| super::bounded(line.trim()));
+    };
     (number > 0).then(|| super::bounded(&words[..number].join(" ")))
 }
 
@@ -161,6 +175,12 @@ fn is_address(word: &str) -> bool {
     (1..=16).contains(&word.len()) && word.chars().all(|c| c.is_ascii_hexdigit())
 }
 
+/// The name of a process, of which the kernel keeps 15 characters: all that `-F comm,ip,sym,dso` prints before a chain.
+fn is_name_alone(line: &str) -> bool {
+    let name = line.trim_end();
+    !name.is_empty() && name.len() <= 15 && !name.starts_with([' ', '\t']) && !name.ends_with(':')
+}
+
 /// `comm pid … time: … event:`: it ends with a colon and holds a number before.
 fn is_header(line: &str) -> bool {
     let line = line.trim_end();
@@ -171,6 +191,7 @@ fn is_header(line: &str) -> bool {
             .skip(1)
             .any(|word| word.starts_with(|c: char| c.is_ascii_digit()))
         || (line.starts_with([' ']) && line.ends_with(':') && line.matches(": ").count() >= 1)
+        || is_name_alone(line)
 }
 
 #[cfg(test)]
@@ -222,6 +243,16 @@ postgres: a b(c) 30411 [001] 11622.634146:    2004008 cpu-clock:
         let profile = parse(text);
         assert_eq!(profile.folded(), "PinBuffer 1\n");
         assert_eq!(profile.others, [("perf".to_owned(), 1.0)]);
+    }
+
+    #[test]
+    fn the_name_of_the_process_is_enough_before_a_chain() {
+        let text = "postgres \n\t166d00 s_lock (/usr/bin/postgres)\n\njava \n\t7d00 x (/usr/lib/libjvm.so)\n\n";
+        assert!(looks_like(text));
+        let profile = parse(text);
+        assert_eq!((profile.total, profile.others.len()), (1.0, 1));
+        assert!(profile.remarks.is_empty(), "{:?}", profile.remarks);
+        assert!(!looks_like("postgres\njava\n"));
     }
 
     #[test]

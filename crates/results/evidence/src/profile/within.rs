@@ -156,7 +156,6 @@ const HUGE_FAULTS: &[&str] = &[
     "collapse_huge_page",
     "do_huge_pmd_anonymous_page",
     "do_huge_pmd_wp_page",
-    "hugepage_vma_check",
     "khugepaged",
     "vma_alloc_anon_folio_pmd",
 ];

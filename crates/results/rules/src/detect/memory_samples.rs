@@ -17,7 +17,7 @@ pub(super) const DETECTORS: &[Detector] = &[
 
 /// The share of faults on memory in common from which on larger pages for it are worth a try.
 const ENOUGH_FAULTS: f64 = 0.02;
-/// The part of the compaction that faults with huge pages cause from which on it is theirs.
+/// The part of compaction within faults with huge pages from which on it is theirs.
 const MOST: f64 = 0.5;
 
 fn page_faults(evidence: &Evidence) -> Option<Observation> {
@@ -90,36 +90,29 @@ fn is_for_huge_pages(profile: &Summary) -> bool {
     huge > 0.0 && huge >= MOST * profile.class(Class::Compaction)
 }
 
+/// Compaction that makes room for transparent huge pages. Clearing them is no loss: the same memory would be cleared
+/// in smaller pages.
 fn huge_faults(evidence: &Evidence) -> Option<Observation> {
     let profile = evidence.profile?;
-    let share = profile.within(Work::HugeFaults)?;
-    let compaction = profile.class(Class::Compaction);
+    let share = profile.class(Class::Compaction);
     if !profile.shows(share, NOTABLE) || !is_for_huge_pages(profile) {
         return None;
     }
-    let saw = match compaction >= MOST * share {
-        true => format!(
-            "The kernel compacts memory while processes wait, to give them transparent huge pages: {}.",
-            of_samples(share)
-        ),
-        false => format!(
-            "Faults that are served with transparent huge pages take {}.",
-            of_samples(share)
-        ),
-    };
-    let (functions, words): (Vec<_>, Vec<_>) = hottest(profile, Class::Compaction)
-        .into_iter()
-        .chain(hottest(profile, Class::PageFaults))
-        .unzip();
+    let saw = format!(
+        "The kernel compacts memory while processes wait, to give them transparent huge pages: {}.",
+        of_samples(share)
+    );
+    let within = profile.within(Work::HugeFaults).unwrap_or(0.0);
+    let (functions, words): (Vec<_>, Vec<_>) =
+        hottest(profile, Class::Compaction).into_iter().unzip();
     Some(
         Observation::of_samples(share, saw)
             .of_functions(functions)
-            .seen(format!(
-                "{} of the samples within do_huge_pmd_anonymous_page and its like, {} in memory compaction",
-                tenths(share),
-                tenths(compaction)
-            ))
             .all_seen(words)
+            .seen(format!(
+                "{} of the samples within do_huge_pmd_anonymous_page and its like",
+                tenths(within)
+            ))
             .severity(Severity::High),
     )
 }

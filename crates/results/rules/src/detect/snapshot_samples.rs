@@ -120,14 +120,19 @@ fn subtransactions(evidence: &Evidence) -> Option<Observation> {
         || profile.shows(pages, 0.005) && profile.shows(locks, 0.2);
     shown.then(|| {
         let share = own + pages;
+        let of = match own > 0.0 {
+            true => "the parents of subtransactions",
+            false => "the states of transactions, in the commit log or in pg_subtrans,",
+        };
         let saw = format!(
-            "Sessions look up the states of transactions page by page, by all signs the parents of subtransactions: at \
-             least {}, and the locks that go with it.",
+            "Sessions look up {of} page by page: at least {}, and the locks that go with it.",
             of_samples(share)
         );
-        seen(share, saw).all_seen(words).confidence(match own > 0.0 {
-            true => Confidence::Medium,
-            false => Confidence::Low,
-        })
+        seen(share, saw)
+            .all_seen(words)
+            .confidence(match own > 0.0 {
+                true => Confidence::Medium,
+                false => Confidence::Low,
+            })
     })
 }
