@@ -253,6 +253,8 @@ fn line() -> impl Strategy<Value = String> {
         "\t[0-9a-f]{1,16} [a-zA-Z_]{1,20}\\+0x[0-9a-f]{1,3} \\([a-z/.]{1,12}\\)",
         Just(String::new()),
         "[0-9]{1,3}\\.[0-9]{2}%  postgres  postgres  \\[[.k]\\] [A-Za-z_]{1,12}",
+        "[+-]? {0,3}[0-9]{1,3}[.,][0-9]{2}%  ([0-9]{1,3}\\.[0-9]{2}%)?  (swapper|java|postgres|postgres: a b)  (postgres|\\[kernel\\])  \\[[.k]\\] (intel_idle|s_lock|[a-z_]{3,12})",
+        "(postgres|java|swapper);[a-z_;]{3,30} [0-9]{1,4}",
         "[ |]{0,40}(--[0-9]{1,3}\\.[0-9]{2}%--|---)?[A-Za-z_]{1,12}",
         "\\PC{0,40}",
     ]
@@ -266,6 +268,10 @@ proptest! {
             let summary = summarise(&profile);
             let sum: f64 = summary.classes.iter().map(|c| c.share).sum();
             prop_assert!(sum <= 1.0 + 1e-6, "{sum}");
+            let others: f64 = summary.others.iter().map(|other| other.share).sum();
+            prop_assert!(others + summary.idle_share <= 1.0 + 1e-6, "{others}");
+            prop_assert!(summary.within.iter().all(|w| w.share <= 1.0 + 1e-6));
+            prop_assert!(summary.functions.iter().all(|f| f.total_share <= 1.0 + 1e-6));
             prop_assert!(summary.functions.iter().all(|f| f.own_share <= f.total_share + 1e-9));
             prop_assert!(summary.functions.iter().all(|f| !f.symbol.chars().any(char::is_control)));
             prop_assert!(summary.locks.iter().all(|l| l.share <= 1.0 + 1e-6));

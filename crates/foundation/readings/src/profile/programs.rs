@@ -103,6 +103,12 @@ impl Programs {
                 all.others.push((super::bounded(name), profile.total));
             }
         }
+        let unnamed = self.programs.get("").is_some_and(|p| p.total > 0.0);
+        if unnamed && all.machine() > all.total {
+            all.remark(
+                "the text does not name processes: functions of the kernel and of libraries may be other programs'",
+            );
+        }
         all.others.sort_by(|a, b| b.1.total_cmp(&a.1));
         all
     }
@@ -260,6 +266,7 @@ mod tests {
         programs.add(None, chain("doCustom", "pgbench"), 2.0);
         let profile = programs.server();
         assert_eq!((profile.total, profile.idle), (5.0, 9.0));
+        assert!(profile.remarks[0].contains("does not name processes"));
         assert_eq!(profile.others, [("pgbench".to_owned(), 2.0)]);
     }
 
