@@ -56,7 +56,7 @@ pub fn port(args: &PortArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Re
     if project.files() == 0 {
         bail!(
             Failure::usage(format!(
-                "{target}: holds no C or C++, no build file and no ELF file"
+                "{target}: holds no C, C++ or Rust, no build file and no ELF file"
             ))
             .with_remedy("name a directory of sources, a shared library or a package")
         );
@@ -122,33 +122,42 @@ fn look(
     Ok(())
 }
 
-/// The files of a directory that are looked at, links not followed, hidden directories left out.
+/// The files of a directory that are looked at. Links are not followed, but noted: a header may be one.
+/// Hidden directories are left out, but for Cargo's settings.
 fn files(root: &Path, project: &mut Project) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut waiting = vec![(root.to_path_buf(), 0)];
-    while let Some((directory, depth)) = waiting.pop() {
+    let mut noted = 0;
+    let mut waiting = vec![(root.to_path_buf(), 0, false)];
+    while let Some((directory, depth, by_link)) = waiting.pop() {
         let entries = match fs::read_dir(&directory) {
             Ok(entries) => entries,
+            Err(_) if by_link => continue,
             Err(error) => {
                 project.add_unread(&directory.display().to_string(), error.to_string());
                 continue;
             }
         };
         for entry in entries.flatten() {
+            let path = entry.path();
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            match entry.file_type() {
-                Ok(kind) if kind.is_dir() && !name.starts_with('.') && depth < DEEPEST => {
-                    waiting.push((entry.path(), depth + 1));
-                }
-                Ok(kind)
-                    if kind.is_file()
-                        && found.len() < MOST_FILES
-                        && (project::is_looked_at(&name) || is_library(&name)) =>
-                {
-                    found.push(entry.path());
-                }
-                _ => {}
+            let Ok(kind) = entry.file_type() else {
+                continue;
+            };
+            let visible = !name.starts_with('.') || name == ".cargo";
+            let link_to_directory = || !by_link && kind.is_symlink() && path.is_dir();
+            if visible && depth < DEEPEST && (kind.is_dir() || link_to_directory()) {
+                waiting.push((path, depth + 1, by_link || kind.is_symlink()));
+                continue;
+            }
+            let relative = path.strip_prefix(root).unwrap_or(&path);
+            let shown = relative.display().to_string();
+            let looked_at = project::is_looked_at(&shown) || is_library(&name);
+            if kind.is_file() && !by_link && looked_at && found.len() < MOST_FILES {
+                found.push(path);
+            } else if project::is_noted(&name) && noted < MOST_FILES {
+                noted += 1;
+                project.add_name(&shown);
             }
         }
     }
@@ -240,25 +249,30 @@ fn one(path: &Path, name: &str, project: &Mutex<Project>) {
 /// Adds what a package holds: programs, and sources where there are any.
 fn package(name: &str, bytes: &[u8], project: &mut Project) {
     let limits = Limits::default();
-    archive::walk_with(
-        name,
-        bytes,
-        &limits,
-        &project::is_looked_at,
-        &mut |name, found| {
-            // Names within are long enough without the package's own.
-            let inside = name.rsplit('!').next().unwrap_or(name);
-            match found {
-                Found::Elf(bytes) => add_binary(inside, bytes, project),
-                Found::Wanted(bytes) => {
-                    if let Some(read) = project::read(inside, bytes) {
-                        project.add(inside, read);
-                    }
+    let noted = std::cell::RefCell::new(Vec::new());
+    let wanted = |name: &str| {
+        let looked_at = project::is_looked_at(name);
+        if !looked_at && project::is_noted(name) && noted.borrow().len() < MOST_FILES {
+            noted.borrow_mut().push(name.to_owned());
+        }
+        looked_at
+    };
+    archive::walk_with(name, bytes, &limits, &wanted, &mut |name, found| {
+        // Names within are long enough without the package's own.
+        let inside = name.rsplit('!').next().unwrap_or(name);
+        match found {
+            Found::Elf(bytes) => add_binary(inside, bytes, project),
+            Found::Wanted(bytes) => {
+                if let Some(read) = project::read(inside, bytes) {
+                    project.add(inside, read);
                 }
-                Found::Problem(error) => project.add_unread(name, error.to_string()),
             }
-        },
-    );
+            Found::Problem(error) => project.add_unread(name, error.to_string()),
+        }
+    });
+    for name in noted.into_inner() {
+        project.add_name(&name);
+    }
 }
 
 fn add_binary(name: &str, bytes: &[u8], project: &mut Project) {

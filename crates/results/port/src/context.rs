@@ -14,6 +14,8 @@ use crate::types::Scope;
 pub struct Context<'t> {
     /// The cleaned text.
     pub text: &'t [u8],
+    /// It is C++.
+    pub cpp: bool,
     /// What the file tells.
     pub facts: Facts,
     /// The conditions around.
@@ -42,6 +44,7 @@ impl<'t> Context<'t> {
     pub fn new(text: &'t [u8]) -> Self {
         Self {
             text,
+            cpp: false,
             facts: Facts::default(),
             guards: Guards::default(),
             scope: Scope::default(),

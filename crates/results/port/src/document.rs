@@ -122,6 +122,9 @@ fn headline(porting: &Porting) -> Vec<String> {
     );
     let mut sentences = Vec::new();
     sentences.push(match breaks {
+        0 if !porting.read_code() => {
+            "No source or binary was read: nothing is known of the code.".to_owned()
+        }
         0 => format!(
             "Nothing was found that breaks on {}.",
             porting.processor.name()
@@ -149,6 +152,14 @@ fn headline(porting: &Porting) -> Vec<String> {
             }
         ));
     }
+    if !porting.not_analysed.is_empty() {
+        let languages: Vec<&str> = porting
+            .not_analysed
+            .iter()
+            .map(|one| one.language)
+            .collect();
+        sentences.push(format!("Not analysed: {}.", languages.join(", ")));
+    }
     sentences
 }
 
@@ -162,6 +173,15 @@ fn looked_at(porting: &Porting) -> Vec<Fact> {
         facts.push(
             Fact::new("C and C++", counted(porting.source_files as usize, "file")).remark(lines),
         );
+    }
+    if porting.rust_files > 0 {
+        let lines = usize::try_from(porting.rust_lines).unwrap_or(usize::MAX);
+        let files = counted(porting.rust_files as usize, "file");
+        facts.push(Fact::new("Rust", files).remark(counted(lines, "line")));
+    }
+    for one in &porting.not_analysed {
+        let files = counted(one.files as usize, "file");
+        facts.push(Fact::new(one.language, files).remark("not analysed"));
     }
     if porting.build_files > 0 {
         facts.push(Fact::new("build files", porting.build_files.to_string()));

@@ -41,6 +41,72 @@ pub enum When {
     MapsPages,
     /// Both are.
     CharFields(Vec<(String, i8)>),
+    /// The place in braces initialises a plain char.
+    Initialises(Position),
+}
+
+/// A place in the braces that initialise an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Position {
+    /// The object's type, or that of its elements.
+    pub of: String,
+    /// Arrays and containers around the elements.
+    pub dimensions: u8,
+    /// The way from the object to the place.
+    pub steps: Vec<Step>,
+}
+
+/// A step into braces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// To the element of this index.
+    Element(usize),
+    /// To the member of this name.
+    Member(String),
+}
+
+/// A member of a struct or class.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// Its name.
+    pub name: String,
+    /// Its type, or that of its elements; empty for a pointer.
+    pub of: String,
+    /// Arrays and containers around the elements.
+    pub dimensions: u8,
+}
+
+impl Position {
+    /// Whether it is a plain char by its own type: what is in braces around a scalar is the scalar.
+    pub fn is_char(&self) -> bool {
+        let steps = self.steps.len();
+        let dimensions = usize::from(self.dimensions);
+        let elements = self
+            .steps
+            .iter()
+            .all(|step| matches!(step, Step::Element(_)));
+        self.of == "char" && elements && (steps == dimensions || dimensions == 0 && steps <= 1)
+    }
+}
+
+/// An `#include`.
+#[derive(Debug, Clone)]
+pub struct Include {
+    /// The path as it is written.
+    pub path: String,
+    /// It is in quotes.
+    pub quoted: bool,
+    /// Line, from 1.
+    pub line: u32,
+    /// The conditions around it.
+    pub region: Option<Arc<Region>>,
+}
+
+impl Include {
+    /// The last part of its path.
+    pub fn last(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or(&self.path)
+    }
 }
 
 /// A `#define`.
@@ -61,8 +127,10 @@ pub struct Facts {
     pub candidates: Vec<Candidate>,
     /// Macros that it defines.
     pub definitions: BTreeMap<String, Vec<Definition>>,
-    /// Files that it includes, by their last name.
-    pub includes: Vec<(String, Option<Arc<Region>>)>,
+    /// Files that it includes.
+    pub includes: Vec<Include>,
+    /// Members of structs and classes, in order.
+    pub members: BTreeMap<String, Vec<Member>>,
     /// Fields that it declares.
     pub fields: BTreeMap<String, BTreeSet<Ty>>,
     /// Processors other than x86 for which it has intrinsics or assembly.

@@ -1,8 +1,11 @@
-//! Compiler flags in build files: Makefiles, CMake, meson, configure.ac.
+//! Compiler flags in build files: Makefiles, CMake, meson, configure.ac, Dockerfiles, setup.py.
 //!
-//! These are four languages with one thing in common: flags are words, and conditions are lines.
+//! These are languages with one thing in common: flags are words, and conditions are lines.
 
-use crate::guards::known::{speaks_of_processor, speaks_of_x86};
+use crate::guards::known::{Processor, speaks_of_processor, speaks_of_x86};
+use crate::rust::cfg;
+
+pub(crate) mod x86;
 
 /// A flag as it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +18,8 @@ pub struct Flag {
     pub code: String,
     /// A condition around that does not speak of processors.
     pub condition: Option<String>,
+    /// Other processors whose compilers accept all of the line's flags.
+    pub elsewhere: Vec<Processor>,
 }
 
 /// What a build file tells.
@@ -40,15 +45,30 @@ pub fn is_build_file(name: &str) -> bool {
         "makefile.global.in",
         "makefile.shlib",
         "makefile.pgxs",
+        "dockerfile",
+        "containerfile",
+        "setup.py",
     ];
     make.contains(&lower.as_str())
         || lower.ends_with(".mk")
         || lower == "cmakelists.txt"
         || lower.ends_with(".cmake")
         || lower == "meson.build"
+        || is_cargo_config(name)
         || lower == "configure.ac"
         || lower == "configure.in"
         || lower.ends_with(".m4")
+        || lower.ends_with(".dockerfile")
+        || lower.starts_with("dockerfile.")
+}
+
+/// Whether a file holds Cargo's own settings: `.cargo/config.toml`, and `.cargo/config` of old.
+fn is_cargo_config(name: &str) -> bool {
+    let mut parts = name.rsplit('/');
+    let file = parts
+        .next()
+        .is_some_and(|last| matches!(last, "config.toml" | "config"));
+    file && parts.next() == Some(".cargo")
 }
 
 /// Words that ask the compiler whether it takes a flag.
@@ -75,88 +95,26 @@ const CHECKS: &[&str] = &[
     "supports_",
 ];
 
-/// Beginnings of flags that are x86's.
-const FLAGS: &[&str] = &[
-    "-msse",
-    "-mssse3",
-    "-mavx",
-    "-mpopcnt",
-    "-mcrc32",
-    "-mpclmul",
-    "-mbmi",
-    "-mfma",
-    "-mf16c",
-    "-maes",
-    "-mfpmath",
-    "-m64",
-    "-m32",
-    "-mmmx",
-    "-mlzcnt",
-    "-mxsave",
-    "-mrdrnd",
-    "-mrtm",
-    "-mcx16",
-    "-masm=",
-    "-mpreferred-stack-boundary",
-    "-mstackrealign",
-    "-m3dnow",
-    "-mno-sse",
-    "-mno-avx",
-    "-mno-red-zone",
-];
-
-/// Beginnings of processors that -march and -mtune name on x86.
-const PROCESSORS: &[&str] = &[
-    "x86-64",
-    "i386",
-    "i486",
-    "i586",
-    "i686",
-    "pentium",
-    "core2",
-    "corei7",
-    "core-avx",
-    "nehalem",
-    "westmere",
-    "sandybridge",
-    "ivybridge",
-    "haswell",
-    "broadwell",
-    "skylake",
-    "cascadelake",
-    "icelake",
-    "sapphirerapids",
-    "k8",
-    "opteron",
-    "athlon",
-    "amdfam10",
-    "bdver",
-    "btver",
-    "znver",
-    "atom",
-    "silvermont",
-    "knl",
-];
-
 /// Longest build file that is read, in bytes.
 const MOST_BYTES: usize = 4 << 20;
 
-/// The rule that a word breaks.
-fn rule_of(word: &str) -> Option<&'static str> {
-    let value = word
-        .strip_prefix("-march=")
-        .or_else(|| word.strip_prefix("-mtune="))
-        .or_else(|| word.strip_prefix("-mcpu="));
+/// The rule that a word breaks, and the processors for which it breaks none.
+fn rule_of(word: &str) -> Option<(&'static str, &'static [Processor])> {
+    let value = ["-march=", "-mtune=", "-mcpu="]
+        .iter()
+        .find_map(|option| word.strip_prefix(option));
+    // rustc's, after -C with or without a space.
+    let word = word.strip_prefix("-C").unwrap_or(word);
+    let value = value.or_else(|| word.strip_prefix("target-cpu="));
+    if let Some(feature) = word.strip_prefix("target-feature=") {
+        let feature = feature.trim_start_matches(['+', '-']);
+        let elsewhere = cfg::is_feature_of_x86(feature).then_some(&[][..])?;
+        return Some(("build-flag", elsewhere));
+    }
     match value {
-        Some("native") => Some("native-build"),
-        Some(value) => PROCESSORS
-            .iter()
-            .any(|p| value.starts_with(p))
-            .then_some("build-flag"),
-        None => FLAGS
-            .iter()
-            .any(|flag| word.starts_with(flag))
-            .then_some("build-flag"),
+        Some("native") => Some(("native-build", &[])),
+        Some(value) => x86::processor(value).then_some(("build-flag", &[])),
+        None => Some(("build-flag", x86::flag(word)?)),
     }
 }
 
@@ -176,7 +134,15 @@ pub fn read(bytes: &[u8]) -> BuildFile {
             line.split(|c: char| c.is_whitespace() || "\"'=:,()[]{}$;`|".contains(c) && c != '=');
         let words: Vec<&str> = words.flat_map(split_at_flag).collect();
         file.signed_char |= words.contains(&"-fsigned-char") && open.is_empty();
-        if let Some(rule) = words.iter().find_map(|word| rule_of(word)) {
+        // One finding of each rule: for the flags that the fewest processors accept.
+        let mut broken: Vec<(&'static str, Vec<Processor>)> = Vec::new();
+        for (rule, elsewhere) in words.iter().filter_map(|word| rule_of(word)) {
+            match broken.iter_mut().find(|(known, _)| *known == rule) {
+                Some((_, all)) => all.retain(|one| elsewhere.contains(one)),
+                None => broken.push((rule, elsewhere.to_vec())),
+            }
+        }
+        if !broken.is_empty() {
             let asks = std::iter::once(&lower)
                 .chain(&before)
                 .any(|l| CHECKS.iter().any(|check| l.contains(check)));
@@ -192,15 +158,16 @@ pub fn read(bytes: &[u8]) -> BuildFile {
                         || condition.contains("uname")
                         || condition.contains("processor")
                 });
-            let own = rule == "native-build" || !assigned_to_x86(&line);
-            if !asks && !said && own {
-                file.flags.push(Flag {
+            let of_x86 = assigned_to_x86(&line);
+            broken.retain(|(rule, _)| !asks && !said && (*rule == "native-build" || !of_x86));
+            file.flags
+                .extend(broken.into_iter().map(|(rule, elsewhere)| Flag {
                     rule,
                     line: file.lines,
                     code: line.trim().chars().take(100).collect(),
                     condition: open.last().cloned(),
-                });
-            }
+                    elsewhere,
+                }));
         }
         before.rotate_right(1);
         before[0] = lower;
@@ -243,6 +210,15 @@ fn conditions(lower: &str, open: &mut Vec<String>) {
         .next()
         .unwrap_or_default();
     let lower: String = lower.chars().take(200).collect();
+
+    // A table of Cargo's settings: what is under [target.…] is for that target.
+    if let Some(table) = lower.strip_prefix('[').filter(|_| lower.ends_with(']')) {
+        open.clear();
+        if table.starts_with("target") {
+            open.push(lower);
+        }
+        return;
+    }
     match first {
         "ifeq" | "ifneq" | "ifdef" | "ifndef" | "if" | "case" if open.len() < MOST => {
             // All in one line.
@@ -295,6 +271,43 @@ mod tests {
             [(1, "build-flag")]
         );
         assert_eq!(rules("PG_CFLAGS=-m64\n"), [(1, "build-flag")]);
+    }
+
+    #[test]
+    fn settings_of_cargo_are_read() {
+        assert!(is_build_file(".cargo/config.toml") && is_build_file("a/.cargo/config"));
+        assert!(!is_build_file("config.toml") && !is_build_file("app/config"));
+        let build = "[build]\nrustflags = [\"-C\", \"target-cpu=haswell\"]\n";
+        assert_eq!(rules(build), [(2, "build-flag")]);
+        let native = "[build]\nrustflags = \"-Ctarget-cpu=native\"\n";
+        assert_eq!(rules(native), [(2, "native-build")]);
+        let features = "[build]\nrustflags = [\"-Ctarget-feature=+avx2,+fma\"]\n";
+        assert_eq!(rules(features), [(2, "build-flag")]);
+        let run = "RUN RUSTFLAGS=\"-C target-feature=+avx2,+fma\" cargo build\n";
+        assert_eq!(rules(run), [(1, "build-flag")]);
+        for target in [
+            "[target.x86_64-unknown-linux-gnu]",
+            "[target.'cfg(any(target_arch = \"x86\", target_arch = \"x86_64\"))']",
+        ] {
+            let guarded = format!("{target}\nrustflags = [\"-Ctarget-feature=+avx2\"]\n");
+            assert!(rules(&guarded).is_empty(), "{guarded}");
+        }
+        let other = "[target.'cfg(unix)']\nrustflags = [\"-Ctarget-cpu=znver3\"]\n";
+        let flags = read(other.as_bytes()).flags;
+        assert_eq!(flags[0].condition.as_deref(), Some("[target.'cfg(unix)']"));
+        let neutral =
+            "[build]\nrustflags = [\"-Ctarget-feature=+crt-static\", \"-Ctarget-cpu=generic\"]\n";
+        assert!(rules(neutral).is_empty());
+    }
+
+    #[test]
+    fn a_line_with_flags_of_several_kinds_has_a_finding_of_each() {
+        let line =
+            "RUN make OPTFLAGS=\"-march=native -mprefer-vector-width=512\" && make install\n";
+        assert_eq!(rules(line), [(1, "native-build"), (1, "build-flag")]);
+        let both = read(b"CFLAGS = -m64 -mavx2\nLDFLAGS = -m64 -Wa,-mrelax-all\n").flags;
+        assert!(both[0].elsewhere.is_empty());
+        assert_eq!(both[1].elsewhere, [Processor::Ppc64le, Processor::S390x]);
     }
 
     #[test]

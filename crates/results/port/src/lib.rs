@@ -1,4 +1,4 @@
-//! What keeps an extension from another processor: C and C++ sources, build files and binaries.
+//! What keeps an extension from another processor: C, C++ and Rust sources, build files and binaries.
 //!
 //! Bytes in, findings out: this crate opens no file and starts no process. [`project::read`] reads
 //! one file by itself, so that many can be read side by side; [`project::Project`] puts them together,
@@ -25,6 +25,7 @@ pub mod guards;
 pub mod porting;
 pub mod project;
 pub mod rules;
+mod rust;
 mod syntax;
 mod types;
 mod walk;

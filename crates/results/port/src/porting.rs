@@ -24,6 +24,12 @@ pub struct Porting {
     pub source_files: u64,
     /// Their lines.
     pub source_lines: u64,
+    /// Rust files that were parsed.
+    pub rust_files: u64,
+    /// Their lines.
+    pub rust_lines: u64,
+    /// Sources in languages that are not analysed.
+    pub not_analysed: Vec<NotAnalysed>,
     /// Build files that were read.
     pub build_files: u64,
     /// ELF files that were read.
@@ -60,6 +66,16 @@ pub struct Finding {
     pub more: u32,
     /// The condition that decides whether it is compiled, where the sources do not.
     pub condition: Option<String>,
+}
+
+/// Sources in a language that is not analysed: nothing is known of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct NotAnalysed {
+    /// The language.
+    pub language: &'static str,
+    /// How many files.
+    pub files: u64,
 }
 
 /// A file that could not be read.
@@ -103,6 +119,11 @@ pub struct Extension {
 }
 
 impl Porting {
+    /// Whether a source or binary was read at all.
+    pub fn read_code(&self) -> bool {
+        self.source_files + self.rust_files > 0 || !self.binaries.is_empty()
+    }
+
     /// How many findings have this effect.
     pub fn count(&self, effect: Effect) -> usize {
         self.findings

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::facts::{Candidate, Facts, When};
+use crate::facts::{Candidate, Facts, Member, When};
 use crate::flags::{self, BuildFile};
 use crate::guards::Region;
 use crate::guards::cond::Truth;
@@ -12,12 +12,16 @@ use crate::porting::{Finding, Needs, NotRead, Porting, SCHEMA};
 use crate::rules::{Effect, rule};
 use crate::syntax::Language;
 use crate::types::{Base, Ty};
-use crate::walk;
+use crate::{rust, walk};
+
+mod braces;
+mod headers;
+mod languages;
 
 /// What one file came to.
 #[derive(Debug)]
 pub enum Read {
-    /// C or C++.
+    /// C, C++ or Rust.
     Source(Box<Facts>),
     /// A build file.
     Build(BuildFile),
@@ -30,6 +34,11 @@ pub enum Read {
 /// Whether a file of this name is looked at.
 pub fn is_looked_at(name: &str) -> bool {
     Language::of(name).is_some() || flags::is_build_file(name) || is_assembly(name)
+}
+
+/// Whether it matters that there is a file of this name, though it is not looked at.
+pub fn is_noted(name: &str) -> bool {
+    Language::of(name).is_some() || languages::of(name).is_some()
 }
 
 fn is_assembly(name: &str) -> bool {
@@ -55,7 +64,11 @@ fn has_instructions(bytes: &[u8]) -> bool {
 /// Reads one file; none where its name says that it is neither source nor build file.
 pub fn read(name: &str, bytes: &[u8]) -> Option<Read> {
     if let Some(language) = Language::of(name) {
-        return Some(match walk::facts(bytes, language) {
+        let facts = match language {
+            Language::Rust => rust::facts(bytes),
+            _ => walk::facts(bytes, language),
+        };
+        return Some(match facts {
             Ok(facts) => Read::Source(Box::new(facts)),
             Err(unparsed) => Read::Not(unparsed.why()),
         });
@@ -73,6 +86,8 @@ pub struct Project {
     builds: Vec<(String, BuildFile)>,
     assembly: Vec<String>,
     not_read: Vec<NotRead>,
+    /// Files that are there and not looked at.
+    others: Vec<String>,
     binaries: Vec<(Needs, Vec<Finding>)>,
 }
 
@@ -95,6 +110,11 @@ impl Project {
         });
     }
 
+    /// Takes note that there is a file, which an `#include` may name.
+    pub fn add_name(&mut self, path: &str) {
+        self.others.push(path.to_owned());
+    }
+
     /// Adds an ELF file with what was found in it.
     pub fn add_binary(&mut self, needs: Needs, findings: Vec<Finding>) {
         self.binaries.push((needs, findings));
@@ -113,7 +133,10 @@ impl Project {
     pub fn finish(mut self, target: &str, processor: Processor) -> Porting {
         self.sources.sort_by(|a, b| a.0.cmp(&b.0));
         let signed_char = self.builds.iter().any(|(_, build)| build.signed_char);
-        let resolver = Resolver::new(&self.sources, processor);
+        let unread = self.not_read.iter().map(|one| one.path.as_str());
+        let names = self.others.iter().map(String::as_str).chain(unread);
+        let names: Vec<&str> = names.collect();
+        let resolver = Resolver::new(&self.sources, &names, processor);
         let mut findings = Vec::new();
         for (n, (path, facts)) in self.sources.iter().enumerate() {
             for candidate in &facts.candidates {
@@ -123,9 +146,12 @@ impl Project {
                 }
             }
             findings.extend(resolver.no_vector_path(n, path, facts));
+            findings.extend(resolver.missing_headers(n, path, facts));
         }
         for (path, build) in &self.builds {
-            findings.extend(build.flags.iter().map(|flag| Finding {
+            let flags = build.flags.iter();
+            let refused = flags.filter(|flag| !flag.elsewhere.contains(&processor));
+            findings.extend(refused.map(|flag| Finding {
                 rule: flag.rule,
                 effect: if flag.condition.is_some() {
                     Effect::Check
@@ -157,11 +183,13 @@ impl Project {
         );
         let unbalanced = self.sources.iter().filter(|(_, facts)| facts.unbalanced);
         let unbalanced = unbalanced.map(|(path, _)| path.clone()).collect();
-        let source_lines = self
-            .sources
-            .iter()
-            .map(|(_, facts)| u64::from(facts.lines))
-            .sum();
+        let of_rust = |path: &str| Language::of(path) == Some(Language::Rust);
+        let (mut c, mut rust) = ((0, 0), (0, 0));
+        for (path, facts) in &self.sources {
+            let (files, lines) = if of_rust(path) { &mut rust } else { &mut c };
+            *files += 1;
+            *lines += u64::from(facts.lines);
+        }
         let mut binaries = Vec::new();
         for (needs, mut found) in self.binaries {
             binaries.push(needs);
@@ -179,8 +207,11 @@ impl Project {
             pgassay_version: env!("CARGO_PKG_VERSION"),
             target: target.to_owned(),
             processor,
-            source_files: self.sources.len() as u64,
-            source_lines,
+            source_files: c.0,
+            source_lines: c.1,
+            rust_files: rust.0,
+            rust_lines: rust.1,
+            not_analysed: languages::counted(&self.others),
             build_files: self.builds.len() as u64,
             binaries,
             rules: ids.into_iter().map(|id| *rule(id)).collect(),
@@ -190,6 +221,14 @@ impl Project {
             signed_char,
         }
     }
+}
+
+/// What an `#include` and the file that it names have in common: the last part of the path; of the
+/// files of Rust's modules that are all called `mod.rs` the last two.
+fn key(path: &str) -> &str {
+    let parts = if path.ends_with("/mod.rs") { 2 } else { 1 };
+    let start = path.rmatch_indices('/').nth(parts - 1);
+    start.map_or(path, |(at, _)| &path[at + 1..])
 }
 
 /// A path that names a processor: the build chooses by it.
@@ -215,6 +254,9 @@ struct Resolver<'a> {
     /// The files that include one of this name.
     included_by: BTreeMap<&'a str, Vec<usize>>,
     fields: BTreeMap<&'a str, BTreeSet<&'a Ty>>,
+    /// Members by the names of structs and classes, of each declaration.
+    members: BTreeMap<&'a str, Vec<&'a [Member]>>,
+    tree: headers::Tree<'a>,
     /// Files with the same name but for the processor in it.
     groups: BTreeMap<String, Vec<usize>>,
     /// Macros that are being asked for.
@@ -230,13 +272,16 @@ struct Resolver<'a> {
 const MOST_DEFINITIONS: usize = 64;
 
 impl<'a> Resolver<'a> {
-    fn new(sources: &'a [(String, Facts)], processor: Processor) -> Self {
+    fn new(sources: &'a [(String, Facts)], others: &[&'a str], processor: Processor) -> Self {
+        let names = sources.iter().map(|(path, _)| path.as_str());
         let mut resolver = Self {
             sources,
             processor,
             defined_in: BTreeMap::new(),
             included_by: BTreeMap::new(),
             fields: BTreeMap::new(),
+            members: BTreeMap::new(),
+            tree: headers::Tree::new(names.chain(others.iter().copied())),
             groups: BTreeMap::new(),
             asked: RefCell::default(),
             anywhere: RefCell::default(),
@@ -247,8 +292,12 @@ impl<'a> Resolver<'a> {
             for name in facts.definitions.keys() {
                 resolver.defined_in.entry(name).or_default().push(n);
             }
-            for (name, _) in &facts.includes {
-                resolver.included_by.entry(name).or_default().push(n);
+            for include in &facts.includes {
+                let by = resolver.included_by.entry(key(&include.path)).or_default();
+                by.push(n);
+            }
+            for (name, members) in &facts.members {
+                resolver.members.entry(name).or_default().push(members);
             }
             for (name, types) in &facts.fields {
                 resolver.fields.entry(name).or_default().extend(types);
@@ -332,7 +381,7 @@ impl<'a> Resolver<'a> {
         // Circles of includes end here.
         self.bases.borrow_mut().insert(file, Truth::Yes);
         let path = &self.sources[file].0;
-        let last = path.rsplit('/').next().unwrap_or(path);
+        let last = key(path);
         let mut base = match path.split(['/', '.', '-', '_']).any(is_of_another_system) {
             true => Truth::No,
             false => Truth::Yes,
@@ -350,8 +399,8 @@ impl<'a> Resolver<'a> {
             let includes = by.iter().take(MOST_DEFINITIONS).flat_map(|n| {
                 let includes = self.sources[*n].1.includes.iter();
                 includes
-                    .filter(|(name, _)| name == last)
-                    .map(move |(_, region)| (*n, region))
+                    .filter(|include| key(&include.path) == last)
+                    .map(move |include| (*n, &include.region))
             });
             let truth = includes
                 .map(|(n, region)| self.truth(n, region.as_deref()))
@@ -388,8 +437,9 @@ impl<'a> Resolver<'a> {
             {
                 return None;
             }
+            When::Initialises(position) if !self.initialises_char(position) => return None,
             When::MapsPages if !self.sources[file].1.maps_pages => return None,
-            When::CharField(..) | When::CharFields(_) | When::MapsPages => {}
+            When::CharField(..) | When::CharFields(_) | When::MapsPages | When::Initialises(_) => {}
             When::ForProcessor(of) => {
                 if *of == Some(self.processor)
                     || self.asks_for_processor(candidate)

@@ -171,6 +171,22 @@ pub const RULES: &[Rule] = &[
         reference: SIGNEDNESS,
     },
     Rule {
+        id: "char-narrowing",
+        title: "negative number narrowed to char in braces",
+        effect: Effect::Breaks,
+        why: "In C++11 and later a number that does not fit is an error in braces, and where char is unsigned no negative number fits: the file does not compile.",
+        remedy: "Declare signed char or int8_t, or convert with static_cast<char>.",
+        reference: "ISO/IEC 14882, [dcl.init.list]: narrowing conversions",
+    },
+    Rule {
+        id: "missing-header",
+        title: "header for this processor is missing",
+        effect: Effect::Breaks,
+        why: "The preprocessor includes this header on this processor. It is not in the tree, while x86's is.",
+        remedy: "Add the header, or a portable branch; if sources were copied, copy those of all processors.",
+        reference: "ISO/IEC 9899, 6.10.2 \"Source file inclusion\"",
+    },
+    Rule {
         id: "char-order",
         title: "two chars ordered by their sign",
         effect: Effect::Check,

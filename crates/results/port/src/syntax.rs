@@ -1,4 +1,4 @@
-//! Parsing C and C++ by tree-sitter's grammars, within limits that hostile files can't exceed.
+//! Parsing C, C++ and Rust by tree-sitter's grammars, within limits that hostile files can't exceed.
 //!
 //! What does not parse in full still gives a tree: errors stay local. So a file is read that lacks
 //! its headers, belongs to another system, or has macros in place of statements.
@@ -24,15 +24,18 @@ pub enum Language {
     Cpp,
     /// A header: whichever fits better.
     Header,
+    /// Rust.
+    Rust,
 }
 
 impl Language {
-    /// By a file's name; none where it is no C or C++.
+    /// By a file's name; none where it is of another language.
     pub fn of(name: &str) -> Option<Self> {
         let (_, extension) = name.rsplit_once('.')?;
         Some(match extension {
             "c" => Self::C,
             "h" => Self::Header,
+            "rs" => Self::Rust,
             "cc" | "cpp" | "cxx" | "c++" | "C" | "hh" | "hpp" | "hxx" | "h++" | "H" | "ipp"
             | "tcc" | "tpp" | "inl" => Self::Cpp,
             _ => return None,
@@ -57,7 +60,7 @@ impl Unparsed {
         match self {
             Self::TooLong => "longer than 16 MiB",
             Self::Binary => "not text: it holds zero bytes",
-            Self::TooHard => "took too many steps to parse: hardly C or C++",
+            Self::TooHard => "took too many steps to parse: hardly C, C++ or Rust",
         }
     }
 }
@@ -87,6 +90,7 @@ pub fn parse(text: &[u8], language: Language) -> Result<Tree, Unparsed> {
     match language {
         Language::C => by(text, &tree_sitter_c::LANGUAGE.into()),
         Language::Cpp => by(text, &tree_sitter_cpp::LANGUAGE.into()),
+        Language::Rust => by(text, &tree_sitter_rust::LANGUAGE.into()),
         Language::Header => {
             let c = by(text, &tree_sitter_c::LANGUAGE.into());
             let errors = |tree: &Tree| error_bytes(tree.root_node());
@@ -101,6 +105,18 @@ pub fn parse(text: &[u8], language: Language) -> Result<Tree, Unparsed> {
             }
         }
     }
+}
+
+/// How many lines a text has.
+pub fn lines(text: &[u8]) -> u32 {
+    let lines = text.iter().filter(|b| **b == b'\n').count()
+        + usize::from(text.last().is_some_and(|b| *b != b'\n'));
+    u32::try_from(lines).unwrap_or(u32::MAX)
+}
+
+/// Whether a tree is by the grammar of C++.
+pub fn is_cpp(tree: &Tree) -> bool {
+    *tree.language() == tree_sitter_cpp::LANGUAGE.into()
 }
 
 fn mentions_cpp(text: &[u8]) -> bool {

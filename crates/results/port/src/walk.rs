@@ -22,14 +22,13 @@ pub fn facts(bytes: &[u8], language: Language) -> Result<Facts, Unparsed> {
     let text = syntax::clean(bytes)?;
     let tree = syntax::parse(&text, language)?;
     let mut context = Context::new(&text);
+    context.cpp = syntax::is_cpp(&tree);
     let mut memory = Memory::default();
     walk(&mut context, &mut memory, tree.root_node(), language);
     context.facts.unbalanced = context.guards.unbalanced();
     memory.finish(&mut context);
-    let lines = text.iter().filter(|b| **b == b'\n').count()
-        + usize::from(text.last().is_some_and(|b| *b != b'\n'));
     let mut facts = context.facts;
-    facts.lines = u32::try_from(lines).unwrap_or(u32::MAX);
+    facts.lines = syntax::lines(&text);
     Ok(facts)
 }
 
@@ -245,6 +244,7 @@ fn definition<'t>(context: &mut Context<'t>, node: Node<'t>, language: Language)
         return;
     };
     let mut inner = Context::new(source.as_bytes());
+    inner.cpp = context.cpp;
     inner.macro_line = Some(context.line(node));
     let mut memory = Memory::default();
     walk(&mut inner, &mut memory, tree.root_node(), language);

@@ -55,17 +55,28 @@ pub fn asm(context: &mut Context<'_>, node: Node<'_>) {
     let Some(code) = node.child_by_field_name("assembly_code") else {
         return;
     };
-    let template = template(context.words(code));
+    if !of_instructions(context, node, &template(context.words(code))) {
+        empty(context, node);
+    }
+}
+
+/// `asm!(…)` of Rust: each string is a line, those of the instructions come before those of operands.
+pub fn template_of(context: &mut Context<'_>, node: Node<'_>) {
+    let lines: Vec<&str> = context.words(node).split('"').skip(1).step_by(2).collect();
+    of_instructions(context, node, &lines.join("\n"));
+}
+
+/// Whether a template has instructions at all; its first decides whose they are.
+fn of_instructions(context: &mut Context<'_>, node: Node<'_>, template: &str) -> bool {
     let mut instructions = template.split(['\n', ';']).filter_map(|line| {
         line.split_whitespace()
             .find(|word| !word.ends_with(':') && !word.starts_with('.'))
     });
     let Some(first) = instructions.next().map(str::to_ascii_lowercase) else {
-        empty(context, node);
-        return;
+        return false;
     };
     if first == "nop" || first.starts_with('#') {
-        return;
+        return true;
     }
     if let Some((_, processor)) = OTHERS.iter().find(|(name, _)| *name == first) {
         context.facts.paths.insert(*processor);
@@ -74,13 +85,14 @@ pub fn asm(context: &mut Context<'_>, node: Node<'_>) {
             node,
             When::ForProcessor(Some(*processor)),
         );
-        return;
+        return true;
     }
     let rule = RULES
         .iter()
         .find(|(name, _)| *name == first)
         .map_or("inline-assembly", |(_, rule)| rule);
     context.found_once(rule, node, When::ForProcessor(None));
+    true
 }
 
 /// The strings of a template put together, without their quotes.

@@ -32,9 +32,11 @@ enum Logic {
 
 /// A constant, as it is where char is signed and where it is not.
 #[derive(Debug, Clone, Copy)]
-struct Constant {
-    signed: i64,
-    unsigned: i64,
+pub struct Constant {
+    /// Where char is signed.
+    pub signed: i64,
+    /// Where it is not.
+    pub unsigned: i64,
 }
 
 /// A char of a condition.
@@ -188,7 +190,7 @@ fn char_against(
 }
 
 /// The value of a constant expression.
-fn constant(node: Node<'_>, text: &[u8], depth: u32) -> Option<Constant> {
+pub fn constant(node: Node<'_>, text: &[u8], depth: u32) -> Option<Constant> {
     let node = bare(node);
     let words = crate::syntax::text_of(node, text);
     let same = |value: i64| {
@@ -404,43 +406,5 @@ pub fn hash_assigned(context: &mut Context<'_>, node: Node<'_>) {
     let of_text = matches!(byte.kind(), "pointer_expression" | "subscript_expression");
     if of_text && let Some(when) = plain(&context.scope.of(byte, context.text)) {
         context.found_once("char-hash", node, when);
-    }
-}
-
-/// `char c = -1`, `static const char table[] = {-1, …}`.
-pub fn initialised(context: &mut Context<'_>, node: Node<'_>) {
-    let Some((declarator, value)) = node
-        .child_by_field_name("declarator")
-        .zip(node.child_by_field_name("value"))
-    else {
-        return;
-    };
-    let Some((name, pointers)) = crate::types::declared(declarator, context.text) else {
-        return;
-    };
-    let declaration = context
-        .parent()
-        .and_then(|parent| parent.child_by_field_name("type"));
-    if declaration.is_none_or(|kind| context.words(kind) != "char") {
-        return;
-    }
-    let negative = |node: Node<'_>| {
-        constant(node, context.text, 0).is_some_and(|c| c.signed < 0 && c.unsigned < 0)
-    };
-    let mut cursor = value.walk();
-    let found = match value.kind() {
-        "initializer_list" => {
-            pointers == 1 && value.named_children(&mut cursor).take(512).any(negative)
-        }
-        _ => pointers == 0 && negative(value),
-    };
-    if found {
-        let name = name.to_owned();
-        context.found_as(
-            "char-sign",
-            node,
-            format!("{name} is given a negative number"),
-            When::Always,
-        );
     }
 }

@@ -3,7 +3,7 @@
 use tree_sitter::Node;
 
 use crate::context::Context;
-use crate::facts::When;
+use crate::facts::{Include, When};
 use crate::guards::known::{Processor, speaks_of_x86};
 
 /// Beginnings of names that are x86's, and the rule; the first that fits.
@@ -86,6 +86,12 @@ const OTHER_HEADERS: &[(&str, Processor)] = &[
 
 const X86: When = When::ForProcessor(None);
 
+/// The rule that a name of x86 breaks.
+pub fn rule_of(name: &str) -> Option<&'static str> {
+    let named = NAMES.iter().find(|(start, _)| name.starts_with(start));
+    named.map(|(_, rule)| *rule)
+}
+
 /// A name in an expression or a declaration.
 pub fn name(context: &mut Context<'_>, node: Node<'_>) {
     let name = context.words(node);
@@ -99,7 +105,7 @@ pub fn name(context: &mut Context<'_>, node: Node<'_>) {
     {
         return;
     }
-    if let Some((_, rule)) = NAMES.iter().find(|(start, _)| name.starts_with(start)) {
+    if let Some(rule) = rule_of(name) {
         context.found_once(rule, node, X86);
     } else if name == "__builtin_cpu_supports" || name == "__builtin_cpu_is" {
         let call = context
@@ -121,10 +127,16 @@ pub fn include(context: &mut Context<'_>, node: Node<'_>) {
     let Some(path) = node.child_by_field_name("path") else {
         return;
     };
+    let quoted = path.kind() == "string_literal";
     let path = context.words(path).trim_matches(['<', '>', '"']);
     let last = path.rsplit('/').next().unwrap_or(path);
-    let region = context.guards.region().cloned();
-    context.facts.includes.push((last.to_owned(), region));
+    let include = Include {
+        path: path.to_owned(),
+        quoted,
+        line: context.line(node),
+        region: context.guards.region().cloned(),
+    };
+    context.facts.includes.push(include);
     if let Some((_, rule)) = HEADERS.iter().find(|(header, _)| *header == last) {
         context.found(rule, node, X86);
     }

@@ -11,16 +11,7 @@ use crate::facts::{Candidate, When};
 use crate::syntax::{bare, called, excerpt};
 use crate::types::{self, Base};
 
-/// Calls that take what their first argument points to as a lock.
-const LOCKING: &[&str] = &[
-    "__sync_lock_test_and_set",
-    "__sync_bool_compare_and_swap",
-    "__sync_val_compare_and_swap",
-    "__atomic_test_and_set",
-    "InterlockedExchange",
-    "TAS",
-    "tas",
-];
+use super::locks::Locks;
 
 /// Calls that give shared memory.
 const SHARED: &[&str] = &[
@@ -55,10 +46,8 @@ type Field = (String, String);
 /// What is known of a file's use of memory.
 #[derive(Debug, Default)]
 pub struct Memory {
-    /// Variables that are taken as locks, by the last part of their name.
-    locks: BTreeSet<String>,
-    /// Stores of a constant 0, by the same.
-    released: Vec<(String, Candidate)>,
+    /// Home-made locks.
+    locks: Locks,
     /// volatile scalars of files and structs.
     volatiles: BTreeMap<String, Candidate>,
     /// Names that are written plainly.
@@ -102,7 +91,7 @@ fn orders(name: &str) -> bool {
 }
 
 /// The last part of what is named: `lock` of `state->lock`.
-fn last_name<'t>(node: Node<'_>, context: &Context<'t>) -> Option<&'t str> {
+pub fn last_name<'t>(node: Node<'_>, context: &Context<'t>) -> Option<&'t str> {
     let mut node = bare(node);
     for _ in 0..16 {
         match node.kind() {
@@ -168,20 +157,12 @@ impl Memory {
         };
         self.points_to(context, left, right);
         self.stored(context, node, left);
-        let zero = matches!(
-            context.words(bare(right)),
-            "0" | "false" | "FALSE" | "0u" | "UNLOCKED"
-        );
-        let plain = context.words(node).contains('=');
-        if zero
-            && plain
-            && self.released.len() < MOST
-            && let Some(name) = last_name(left, context)
-        {
-            self.released.push((
-                name.to_owned(),
-                candidate("spinlock-release", context, node),
-            ));
+        let place = || candidate("spinlock-release", context, node);
+        let plain = node
+            .child_by_field_name("operator")
+            .is_some_and(|sign| sign.kind() == "=");
+        if plain {
+            self.locks.assigned(context, (left, right), place);
         }
     }
 
@@ -293,14 +274,7 @@ impl Memory {
             }
             self.calls.insert((function.clone(), name.to_owned()));
         }
-        if LOCKING.contains(&name)
-            && let Some(first) = node
-                .child_by_field_name("arguments")
-                .and_then(|list| list.named_child(0))
-            && let Some(lock) = last_name(first, context)
-        {
-            self.locks.insert(lock.to_owned());
-        }
+        self.locks.called(context, node, name);
     }
 
     /// `volatile int flag;` of a file or a struct.
@@ -374,12 +348,7 @@ impl Memory {
 
     /// What the file as a whole shows.
     pub fn finish(mut self, context: &mut Context<'_>) {
-        let mut found = Vec::new();
-        for (name, place) in std::mem::take(&mut self.released) {
-            if self.locks.contains(&name) {
-                found.push(place);
-            }
-        }
+        let mut found = self.locks.releases(&self.calls);
         for (name, place) in std::mem::take(&mut self.volatiles) {
             if self.written.contains(&name) && !self.locks.contains(&name) {
                 found.push(place);

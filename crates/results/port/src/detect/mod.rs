@@ -1,10 +1,12 @@
 //! What each rule is recognised by: a file for each subject, asked of every node of a tree.
 
-mod assembly;
+pub mod assembly;
 mod chars;
 mod constants;
-mod intrinsics;
+pub mod intrinsics;
+mod locks;
 pub mod memory;
+mod narrowing;
 mod unaligned;
 
 use tree_sitter::Node;
@@ -43,9 +45,17 @@ pub fn ask(context: &mut Context<'_>, memory: &mut memory::Memory, node: Node<'_
             memory.called(context, node);
         }
         "while_statement" | "do_statement" | "for_statement" => memory.looped(context, node),
-        "declaration" | "field_declaration" => memory.declared(context, node),
+        "declaration" => memory.declared(context, node),
+        "field_declaration" => {
+            memory.declared(context, node);
+            narrowing::member(context, node);
+        }
+        "compound_literal_expression" | "new_expression" => narrowing::literal(context, node),
+        "field_initializer" => narrowing::constructor(context, node),
+        "enum_specifier" => narrowing::enumeration(context, node),
+        "struct_specifier" | "class_specifier" => narrowing::members(context, node),
         "init_declarator" => {
-            chars::initialised(context, node);
+            narrowing::declared_with_braces(context, node);
             memory.initialised(context, node);
         }
         "preproc_def" => constants::macro_value(context, node),

@@ -20,6 +20,14 @@ pub enum Processor {
 }
 
 impl Processor {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Aarch64, Self::Ppc64le, Self::Riscv64, Self::S390x];
+
+    /// The processor of a name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.name() == name)
+    }
+
     /// As it is written.
     pub fn name(self) -> &'static str {
         match self {

@@ -1,5 +1,10 @@
 //! Planted defects, all found, each on its line by its rule; clean samples, none found; hostile files.
 
+mod braces;
+mod headers;
+mod locks;
+mod rust;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
