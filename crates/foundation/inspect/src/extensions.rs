@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use object::{Object, ObjectSection as _};
+use object::{Object, ObjectSection as _, ObjectSymbol as _};
 
 use crate::bounds::{Bounds, Function};
 use crate::calls::callees;
@@ -28,6 +28,8 @@ pub struct Special {
     pub extensions: BTreeMap<&'static str, u64>,
     /// Functions for the baseline that call it directly, with no check in sight, by name or address.
     pub called_from: Vec<String>,
+    /// It asks the processor itself.
+    pub asks: bool,
 }
 
 /// What the functions of a file use.
@@ -97,11 +99,27 @@ pub fn extensions(bytes: &[u8]) -> Result<Extensions, Error> {
                 address: function.start,
                 extensions: asked.extensions,
                 called_from: Vec::new(),
+                asks: asked.check.is_some(),
             });
         }
     }
     callers(&image, &bounds, &asking, &mut found.special);
     Ok(found)
+}
+
+/// The same of a module of PostgreSQL, with the functions that the server calls by name: those with a
+/// `pg_finfo_` beside them, and `_PG_init`.
+///
+/// # Errors
+/// As for [`crate::inspect_elf`].
+pub fn extensions_of_module(bytes: &[u8]) -> Result<(Extensions, BTreeSet<String>), Error> {
+    let mut entries = BTreeSet::from(["_PG_init".to_owned()]);
+    if let Parsed::Image(image) = elf::parse(bytes)? {
+        let symbols = image.file.dynamic_symbols();
+        let named = symbols.filter_map(|symbol| Some(symbol.name().ok()?.to_owned()));
+        entries.extend(named.filter_map(|n| Some(n.strip_prefix("pg_finfo_")?.to_owned())));
+    }
+    Ok((extensions(bytes)?, entries))
 }
 
 fn code<'d>(image: &Image<'d>, function: &Function<'_>) -> &'d [u8] {

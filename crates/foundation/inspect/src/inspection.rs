@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::Binary;
 use crate::cpu::Verdict;
 use crate::diff::Diff;
+use crate::modules::Module;
 
 /// Files with what was found in them, and what was asked of them.
 #[derive(Debug, Serialize)]
@@ -17,6 +18,10 @@ pub struct Inspection {
     /// The files, in the order of the command line; a package's in its own order.
     #[serde(serialize_with = "with_names")]
     pub files: Vec<Entry>,
+    /// Modules of a server's library directory, where a target was named: what they need of the
+    /// processor.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub modules: Vec<Module>,
     /// What could not be read.
     pub problems: Vec<Problem>,
     /// Demands held against the files.

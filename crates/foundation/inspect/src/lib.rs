@@ -32,7 +32,9 @@ mod gopclntab;
 pub mod hotpath;
 pub mod inspection;
 mod isa;
+pub mod loading;
 pub mod model;
+pub mod modules;
 mod outline;
 mod process;
 pub mod recommend;
@@ -49,6 +51,7 @@ pub use crate::process::{FlagByte, ProcessFacts};
 
 use crate::bounds::{Bounds, ExtraSymbols, Source};
 use crate::elf::{Image, Parsed};
+use crate::loading::Loading;
 use crate::model::{BuildFacts, FunctionAtomics, FunctionBounds, Hardening, HintCount};
 
 /// Choices of an inspection.
@@ -179,6 +182,7 @@ pub fn inspect_elf(name: &str, bytes: &[u8], options: &Options<'_>) -> Result<Bi
             postgres: None,
             hardening: Hardening::default(),
             bounds: FunctionBounds::default(),
+            loading: Loading::default(),
             atomics: Atomics::default(),
             hints: Vec::new(),
             hot_paths: Vec::new(),
@@ -326,6 +330,7 @@ fn inspect_image(name: &str, image: &Image<'_>, options: &Options<'_>) -> Binary
         postgres,
         hardening: facts::hardening(image, scan.inside.pac),
         bounds: bounds.summary(image),
+        loading: loading::loading(image),
         atomics,
         hints,
         hot_paths,

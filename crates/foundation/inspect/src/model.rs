@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::loading::Loading;
 use crate::process::ProcessFacts;
 
 mod hot_path;
@@ -643,6 +644,9 @@ pub struct Binary {
     pub hardening: Hardening,
     /// Function bounds.
     pub bounds: FunctionBounds,
+    /// On which kernels it loads.
+    #[serde(default)]
+    pub loading: Loading,
     /// Atomics.
     pub atomics: Atomics,
     /// Delay, CRC and popcount instructions.

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::cpu::{self, Cpu, Fit};
+use crate::loading::Loads;
 use crate::model::Technique;
 use crate::model::{Binary, FileKind, Machine};
 
@@ -142,6 +143,18 @@ pub const REQUIREMENTS: &[Requirement] = &[
         }),
     },
     Requirement {
+        id: Cow::Borrowed("loads-16k"),
+        scope: Scope::All,
+        meaning: "loads and starts on a kernel with pages of 16 KiB, where the machine has them",
+        check: Check::Rule(|b| loads(b, 16 << 10)),
+    },
+    Requirement {
+        id: Cow::Borrowed("loads-64k"),
+        scope: Scope::All,
+        meaning: "loads and starts on a kernel with pages of 64 KiB, where the machine has them",
+        check: Check::Rule(|b| loads(b, 64 << 10)),
+    },
+    Requirement {
         id: Cow::Borrowed("bti"),
         scope: Scope::All,
         meaning: "marked for branch targets (BTI on Arm, IBT on x86)",
@@ -236,6 +249,17 @@ impl Requirement {
                 Fit::WrongMachine(why) | Fit::Illegal(why) | Fit::Unknown(why) => Err(why),
             },
         }
+    }
+}
+
+/// Whether a file loads on a kernel with such pages; a machine without them asks for nothing.
+fn loads(binary: &Binary, page_bytes: u64) -> Result<(), String> {
+    readable(binary)?;
+    match binary.loading.on(page_bytes) {
+        Some(kernel) if kernel.loads != Loads::Yes => {
+            Err(kernel.why.clone().unwrap_or_else(|| "not known".into()))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -309,3 +309,111 @@ fn a_result_survives_serialisation() {
     let back: Binary = serde_json::from_str(&text).expect("the same");
     assert_eq!(binary, back);
 }
+
+/// Alignments of LOAD segments as readelf reads them, the smallest first, with how many there are.
+fn readelf(name: &str) -> Option<Vec<(u64, u64)>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures")
+        .join(name);
+    let output = std::process::Command::new("readelf")
+        .arg("-lW")
+        .arg(path)
+        .output();
+    let output = output.ok().filter(|output| output.status.success())?;
+    let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let mut words = line.split_whitespace();
+        if words.next() == Some("LOAD") {
+            let last = words.next_back()?.strip_prefix("0x")?;
+            *counts
+                .entry(u64::from_str_radix(last, 16).ok()?)
+                .or_insert(0) += 1;
+        }
+    }
+    Some(counts.into_iter().collect())
+}
+
+#[test]
+fn alignments_are_those_that_readelf_reads() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    for entry in std::fs::read_dir(fixtures).expect("the fixtures") {
+        let name = entry.expect("an entry").file_name();
+        let name = name.to_string_lossy();
+        if !name.ends_with(".so") {
+            continue;
+        }
+        let ours = inspect(&name).loading.load_segments;
+        let ours: Vec<(u64, u64)> = ours.iter().map(|a| (a.align_bytes, a.segments)).collect();
+        assert!(!ours.is_empty(), "{name}");
+        if let Some(theirs) = readelf(&name) {
+            assert_eq!(ours, theirs, "{name}");
+        }
+    }
+}
+
+#[test]
+fn files_load_where_their_segments_and_their_jemalloc_allow() {
+    use pgassay_inspect::loading::Loads::{No, Yes};
+    let loads = |name: &str| {
+        let kernels = inspect(name).loading.kernels;
+        let loads = kernels.iter().map(|k| (k.page_kib(), k.loads));
+        loads.collect::<Vec<_>>()
+    };
+    // Linked with max-page-size=4096.
+    assert_eq!(loads("a64-gcc-outline.so"), [(4, Yes), (16, No), (64, No)]);
+    assert_eq!(loads("ppc64le-gcc.so"), [(4, Yes), (64, No)]);
+    assert_eq!(loads("x86-gcc.so"), [(4, Yes)]);
+    // Linked with 65536; the check in the code is for 4, 16 and 64 KiB.
+    assert_eq!(loads("a64-pages-4k.so"), [(4, Yes), (16, No), (64, No)]);
+    assert_eq!(loads("a64-pages-16k.so"), [(4, Yes), (16, Yes), (64, No)]);
+    assert_eq!(loads("a64-pages-64k.so"), [(4, Yes), (16, Yes), (64, Yes)]);
+    let built = inspect("a64-pages-16k.so")
+        .loading
+        .jemalloc
+        .expect("its message");
+    assert_eq!(built.page_bytes, Some(16 << 10));
+    let demand = |name, id| {
+        let requirement = pgassay_inspect::require::Requirement::find(id).expect("known");
+        requirement.check(&inspect(name))
+    };
+    assert!(demand("a64-pages-16k.so", "loads-16k").is_ok());
+    let why = demand("a64-pages-16k.so", "loads-64k").expect_err("larger pages");
+    assert!(
+        why.contains("jemalloc is built for pages of up to 16 KiB"),
+        "{why}"
+    );
+    assert!(
+        demand("x86-gcc.so", "loads-64k").is_ok(),
+        "x86 has no such pages"
+    );
+}
+
+#[test]
+fn a_module_needs_what_the_server_calls_without_a_check() {
+    use pgassay_inspect::modules::{Choice, module};
+    let judged = |name: &str, has: Option<bool>| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/fixtures")
+            .join(name);
+        let bytes = std::fs::read(path).expect("a fixture");
+        module(name, &bytes, &|_, _| has).expect("a module")
+    };
+    let whole = judged("x86-module-avx2.so", Some(false));
+    assert_eq!(whole.choice, Choice::Unconditional);
+    assert!(whole.lacking.iter().any(|e| e == "AVX"), "{whole:?}");
+    assert!(judged("x86-module-avx2.so", Some(true)).lacking.is_empty());
+    let chosen = judged("x86-module-chosen.so", Some(false));
+    assert_eq!(chosen.choice, Choice::RunTime, "{chosen:?}");
+    assert!(
+        !chosen.uses.is_empty() && chosen.lacking.is_empty(),
+        "{chosen:?}"
+    );
+    let entry = judged("x86-module-entry.so", Some(false));
+    assert_eq!(entry.choice, Choice::Unconditional, "{entry:?}");
+    assert!(entry.evidence[0].contains("distance"), "{entry:?}");
+    assert!(
+        judged("x86-module-baseline.so", Some(false))
+            .uses
+            .is_empty()
+    );
+}

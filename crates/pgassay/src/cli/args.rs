@@ -428,7 +428,7 @@ pub struct InspectArgs {
     #[arg(long)]
     pub addresses: bool,
     /// End with code 1 unless met: lse, outline, lse-or-outline, no-llsc, runs-on-CPU (such as
-    /// runs-on-armv8.0), crc32c, spin-delay, bti, pac, full-relro, pie (comma-separated)
+    /// runs-on-armv8.0), loads-16k, loads-64k, crc32c, spin-delay, bti, pac, full-relro, pie (comma-separated)
     #[arg(long, value_name = "WHAT")]
     pub require: Vec<String>,
     /// How it is shown.

@@ -12,7 +12,7 @@ use super::show::ShowArgs;
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "\
 Examples:
-  pgassay port pgvector/                         sources: C, C++, Makefile, CMake, meson
+  pgassay port pgvector/                         sources: C, C++, Rust, Makefile, CMake, meson
   pgassay port pgvector_0.8.0.orig.tar.gz        the same, packed
   pgassay port $(pg_config --pkglibdir)/vector.so which vector extensions functions use
   pgassay port postgresql-17-pgvector_*_amd64.deb

@@ -2,6 +2,7 @@
 
 use super::cpu_names::unknown_cpu;
 use crate::cli::args::InspectArgs;
+use crate::commands::inspect_server;
 use crate::commands::progress::Progress;
 use crate::commands::show::{next, show};
 use crate::commands::subject::explain;
@@ -47,8 +48,15 @@ pub fn inspect(args: &InspectArgs, terminal: &mut Terminal) -> anyhow::Result<Ex
     }
     let mut problems = Vec::new();
     let mut sources = Vec::new();
+    let mut modules = Vec::new();
     for input in &args.inputs {
-        sources.extend(resolve(input, &mut problems)?);
+        let found = resolve(input, &mut problems)?;
+        if is_target(input)
+            && let Some(server) = found.first()
+        {
+            modules.extend(inspect_server::modules(server, &mut problems));
+        }
+        sources.extend(found);
     }
     let progress = Progress::new(terminal, 1000);
     let all = sources.len();
@@ -96,6 +104,7 @@ pub fn inspect(args: &InspectArgs, terminal: &mut Terminal) -> anyhow::Result<Ex
     let inspection = Inspection {
         schema: Inspection::SCHEMA,
         files: files.into_iter().map(|b| entry(b, &cpus)).collect(),
+        modules,
         problems,
         requirements: demands,
         diff,
@@ -252,6 +261,20 @@ fn entry(binary: Binary, cpus: &[Features]) -> Entry {
     Entry { binary, verdicts }
 }
 
+/// Whether an argument names a server or an installation: no path, no process.
+fn is_target(input: &str) -> bool {
+    let path = Path::new(input).symlink_metadata().is_ok();
+    !path && input.parse::<u32>().is_err() && looks_like_target(input)
+}
+
+fn looks_like_target(input: &str) -> bool {
+    input.starts_with("temp")
+        || input.starts_with("build:")
+        || input.contains("://")
+        || TargetSpec::is_mistyped_uri(input)
+        || input.contains('=')
+}
+
 /// What an argument names: a path if there is one, a process id, else a target.
 fn resolve(input: &str, problems: &mut Vec<Problem>) -> anyhow::Result<Vec<Source>> {
     let path = Path::new(input);
@@ -261,12 +284,7 @@ fn resolve(input: &str, problems: &mut Vec<Problem>) -> anyhow::Result<Vec<Sourc
     if let Ok(pid) = input.parse::<u32>() {
         return process(pid);
     }
-    let looks_like_target = input.starts_with("temp")
-        || input.starts_with("build:")
-        || input.contains("://")
-        || TargetSpec::is_mistyped_uri(input)
-        || input.contains('=');
-    if !looks_like_target {
+    if !looks_like_target(input) {
         problems.push(Problem {
             // It may have been meant to be a connection string.
             path: secrets::shown(input),

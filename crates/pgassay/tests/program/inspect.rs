@@ -276,6 +276,50 @@ fn a_process_is_inspected_by_its_number() {
     assert_eq!(inspect(&["4194303"]).status.code(), Some(3));
 }
 
+#[test]
+fn a_target_has_the_modules_of_its_library_directory() {
+    let document = json(&["--json", "temp"]);
+    let modules = document["modules"].as_array().expect("modules");
+    let plpgsql = modules
+        .iter()
+        .find(|m| {
+            m["path"]
+                .as_str()
+                .is_some_and(|p| p.ends_with("/plpgsql.so"))
+        })
+        .expect("PL/pgSQL");
+    assert!(plpgsql["choice"].is_string() && plpgsql["uses"].is_array());
+    assert!(text(&inspect(&["temp"])).contains("Modules of the server"));
+    assert!(json(&["--json", &path("x86-gcc.so")])["modules"].is_null());
+}
+
+#[test]
+fn a_file_that_larger_pages_do_not_load_is_named_so() {
+    let small = path("a64-pages-4k.so");
+    let shown = text(&inspect(&[&small, "--cpu", "raspberry-pi-5"]));
+    assert!(
+        shown.contains("Does not load on kernels with pages of 16 and 64 KiB"),
+        "{shown}"
+    );
+    let document = json(&["--json", "--cpu", "raspberry-pi-5", &small]);
+    let loads = &document["files"][0]["verdicts"][0]["loads"];
+    assert_eq!(loads[0]["loads"], "yes");
+    assert_eq!(loads[2]["page_bytes"], 65536);
+    assert_eq!(loads[2]["loads"], "no");
+    assert_eq!(
+        inspect(&["--require", "loads-64k", &small]).status.code(),
+        Some(1)
+    );
+    let large = path("a64-pages-64k.so");
+    assert_eq!(
+        inspect(&["--require", "loads-16k,loads-64k", &large])
+            .status
+            .code(),
+        Some(0)
+    );
+    assert!(!text(&inspect(&[&large])).contains("Does not load"));
+}
+
 /// Attack D17: a file's name reached the terminal and markdown with ESC and markup in it.
 #[test]
 fn a_file_name_is_only_text() {

@@ -133,6 +133,52 @@ fn a_tree_with_links_strange_names_and_binary_sources_is_read() {
     assert_eq!(port(&[shown(&empty.0)]).status.code(), Some(2));
 }
 
+#[test]
+fn rust_is_read_with_cargo_s_settings_and_what_is_not_analysed_is_named() {
+    let folder = Folder::new("rust");
+    for directory in [".cargo", "src"] {
+        fs::create_dir(folder.0.join(directory)).expect("a folder");
+    }
+    folder.file("src/lib.rs", b"use std::arch::x86_64::*;\n");
+    folder.file(
+        ".cargo/config.toml",
+        b"[build]\nrustflags = [\"-Ctarget-cpu=haswell\"]\n",
+    );
+    folder.file("tool.go", b"package main\n");
+    let document = json(&["--json", shown(&folder.0)]);
+    assert_eq!(document["rust_files"], 1, "{document}");
+    assert_eq!(document["not_analysed"][0]["language"], "Go");
+    let rules = document["findings"].as_array().expect("a list");
+    let rules: Vec<&str> = rules.iter().filter_map(|f| f["rule"].as_str()).collect();
+    assert_eq!(rules, ["build-flag", "x86-intrinsic"]);
+
+    let other = Folder::new("go");
+    other.file("Makefile", b"all:\n");
+    other.file("main.go", b"package main\n");
+    let text = String::from_utf8(port(&[shown(&other.0)]).stdout).expect("text");
+    assert!(!text.contains("Nothing was found"), "{text}");
+    assert!(text.contains("Not analysed: Go."), "{text}");
+}
+
+/// A header that is a link is there, though it is not read.
+#[test]
+fn a_header_behind_a_link_is_not_missing() {
+    let folder = Folder::new("links");
+    let source =
+        b"#ifdef __aarch64__\n#include \"simd_arm.h\"\n#else\n#include \"simd_x86.h\"\n#endif\n";
+    folder.file("a.c", source);
+    folder.file("simd_x86.h", b"int x;\n");
+    assert_eq!(port(&[shown(&folder.0)]).status.code(), Some(1));
+    let shared = Folder::new("shared");
+    shared.file("simd_arm.h", b"int x;\n");
+    let link = folder.0.join("simd_arm.h");
+    symlink(shared.0.join("simd_arm.h"), &link).expect("a link");
+    assert_eq!(port(&[shown(&folder.0)]).status.code(), Some(0));
+    fs::remove_file(link).expect("removed");
+    symlink(&shared.0, folder.0.join("include")).expect("a link");
+    assert_eq!(port(&[shown(&folder.0)]).status.code(), Some(0));
+}
+
 /// A tar with one member, as POSIX has it.
 fn tar(name: &str, bytes: &[u8]) -> Vec<u8> {
     let mut header = [0_u8; 512];

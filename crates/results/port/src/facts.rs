@@ -68,12 +68,23 @@ pub enum Step {
 /// A member of a struct or class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// Its name.
+    /// Its name; empty where it is not known how many members stand here.
     pub name: String,
     /// Its type, or that of its elements; empty for a pointer.
     pub of: String,
     /// Arrays and containers around the elements.
     pub dimensions: u8,
+}
+
+impl Member {
+    /// What may be any number of members.
+    pub fn unknown() -> Self {
+        Self {
+            name: String::new(),
+            of: String::new(),
+            dimensions: 0,
+        }
+    }
 }
 
 impl Position {

@@ -4,9 +4,12 @@ use pgassay_inspect::Binary;
 use pgassay_inspect::cpu::{Evidence, Path, Verdict};
 use pgassay_inspect::diff::{Diff, Side};
 use pgassay_inspect::inspection::{Demand, Entry, Inspection, Problem};
+use pgassay_inspect::loading::{Kernel, Loads};
 
 use crate::document::{Block, Cell, Column, Depth, Document, Fact, Section, Table};
 use crate::{Report, number};
+
+mod modules;
 
 /// Functions listed of a file; JSON has all.
 const FUNCTIONS_SHOWN: usize = 24;
@@ -35,6 +38,11 @@ impl Report for Inspection {
         if self.files.len() > 1 {
             add("overview", "All files", overview(&self.files));
         }
+        add(
+            "modules",
+            "Modules of the server",
+            modules::blocks(&self.modules),
+        );
         add("files", "What was found", files(&self.files));
         let changed = self.diff.as_ref().map(difference);
         add("difference", "What differs", changed.unwrap_or_default());
@@ -78,10 +86,44 @@ fn headline(inspection: &Inspection) -> Vec<String> {
             files.len()
         )),
     }
+    sentences.extend(unloadable(&inspection.files));
+    if let Some(sentence) = modules::sentence(&inspection.modules) {
+        sentences.push(sentence);
+    }
     if let [one] = inspection.files.as_slice() {
         sentences.push(format!("Atomics: {}.", technique(&one.binary)));
     }
     sentences
+}
+
+/// That files do not load on kernels with larger pages.
+fn unloadable(files: &[Entry]) -> Option<String> {
+    let failing: Vec<&Entry> = files
+        .iter()
+        .filter(|entry| entry.binary.loading.failing().next().is_some())
+        .collect();
+    let first = failing.first()?;
+    let kernels: Vec<&Kernel> = first.binary.loading.failing().collect();
+    let pages: Vec<String> = kernels.iter().map(|k| k.page_kib().to_string()).collect();
+    let why = kernels.last().and_then(|k| k.why.as_deref());
+    let pages = pages.join(" and ");
+    let only = match kernels.iter().all(|k| k.loads == Loads::NewerGlibc) {
+        true => " with glibc before 2.35",
+        false => "",
+    };
+    let subject = match files {
+        [_] => "Does not load".to_owned(),
+        _ => format!(
+            "{} of {} files do not load, such as {},",
+            failing.len(),
+            files.len(),
+            first.binary.path
+        ),
+    };
+    Some(format!(
+        "{subject}{only} on kernels with pages of {pages} KiB: {}.",
+        why.unwrap_or("not aligned")
+    ))
 }
 
 /// In full: every server; of other files a handful.
@@ -351,9 +393,30 @@ fn judged(verdict: &Verdict) -> Vec<Fact> {
     if !verdict.cost.is_empty() {
         facts.push(Fact::new("costs", &verdict.cost));
     }
+    facts.extend(
+        verdict
+            .loads
+            .iter()
+            .filter(|_| verdict.loads.len() > 1)
+            .map(loads),
+    );
     facts.extend(verdict.advice.iter().map(|a| Fact::new("to do", a)));
     facts.push(Fact::new("sources", verdict.sources.join("; ")));
     facts
+}
+
+fn loads(kernel: &Kernel) -> Fact {
+    let outcome = match kernel.loads {
+        Loads::Yes => "loads",
+        Loads::NewerGlibc => "loads with glibc 2.35 and later only",
+        Loads::No => "does not load",
+        Loads::Unknown => "not known",
+    };
+    let fact = Fact::new(format!("pages of {} KiB", kernel.page_kib()), outcome);
+    match &kernel.why {
+        Some(why) => fact.remark(why),
+        None => fact,
+    }
 }
 
 fn build(binary: &Binary) -> Vec<Fact> {

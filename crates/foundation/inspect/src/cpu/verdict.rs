@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Features;
+use crate::loading::Kernel;
 use crate::model::{Binary, Class, Machine};
 
 /// Which atomics run.
@@ -61,6 +62,9 @@ pub struct Verdict {
     pub advice: Vec<String>,
     /// Where the statements come from.
     pub sources: Vec<String>,
+    /// Whether the file loads there, by the kernel's page size.
+    #[serde(default)]
+    pub loads: Vec<Kernel>,
 }
 
 const GRAVITON_STUDY: &str = "A. Korotkov, \"The dramatic effect of LSE instructions for PostgreSQL on Graviton2 instances\", 2021: a large gain of LSE at 64 cores on Graviton2; none on Apple M1, a small loss on Kunpeng 920";
@@ -131,6 +135,7 @@ pub fn verdict(binary: &Binary, cpu: &Features, flag_byte: Option<u8>) -> Verdic
         cost: String::new(),
         advice: Vec::new(),
         sources: vec![cpu.source.clone()],
+        loads: Vec::new(),
     };
     let atomics = &binary.atomics;
     let flag_byte = flag_byte.filter(|_| atomics.outline_calls() > 0);
@@ -139,7 +144,11 @@ pub fn verdict(binary: &Binary, cpu: &Features, flag_byte: Option<u8>) -> Verdic
         // An emulated CPU is known by what the program saw.
         cpu.lse = cpu.lse.or(Some(byte != 0));
     }
-    match fit(binary, &cpu) {
+    let fit = fit(binary, &cpu);
+    if !matches!(fit, Fit::WrongMachine(_)) {
+        verdict.loads.clone_from(&binary.loading.kernels);
+    }
+    match fit {
         Fit::Runs => {}
         Fit::WrongMachine(why) => {
             verdict.path = Path::WrongMachine;

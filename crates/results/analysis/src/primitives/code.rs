@@ -190,6 +190,7 @@ mod tests {
             hot_paths: vec![],
             warnings: vec![],
             process: None,
+            loading: Default::default(),
         };
         binary.build.compilers = vec![compiler.to_owned()];
         binary.atomics.counts = classes.iter().map(|class| (*class, 1)).collect();

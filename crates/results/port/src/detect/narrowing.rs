@@ -300,20 +300,25 @@ pub fn members(context: &mut Context<'_>, node: Node<'_>) {
     let mut members = Vec::new();
     let mut cursor = body.walk();
     for field in body.named_children(&mut cursor).take(MOST_ELEMENTS) {
-        let Some(kind) = field
-            .child_by_field_name("type")
-            .filter(|_| field.kind() == "field_declaration")
+        // Functions, comments and types take no place among the members; what a condition or a macro
+        // puts there is not known.
+        let kind = field.child_by_field_name("type");
+        let own = context.words(field);
+        let Some(kind) = kind.filter(|_| field.kind() == "field_declaration" && !field.has_error())
         else {
+            if field.is_error() || field.has_error() || field.kind().starts_with("preproc_if") {
+                members.push(Member::unknown());
+            }
             continue;
         };
-        if context.words(field).trim_start().starts_with("static") {
+        if own.trim_start().starts_with("static") {
             continue;
         }
         let (of, dimensions) = element(context.words(kind));
         let mut cursor = field.walk();
         for declarator in field.children_by_field_name("declarator", &mut cursor) {
-            if let Some((name, arrays)) = declared(declarator, context.text) {
-                members.push(Member {
+            members.push(match declared(declarator, context.text) {
+                Some((name, arrays)) => Member {
                     name: name.to_owned(),
                     of: if points(declarator) {
                         String::new()
@@ -321,8 +326,11 @@ pub fn members(context: &mut Context<'_>, node: Node<'_>) {
                         of.clone()
                     },
                     dimensions: dimensions.saturating_add(u8::try_from(arrays).unwrap_or(u8::MAX)),
-                });
-            }
+                },
+                // A method, or a macro behind the name.
+                None if context.cpp => continue,
+                None => Member::unknown(),
+            });
         }
     }
     for name in names {

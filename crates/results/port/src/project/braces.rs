@@ -37,7 +37,10 @@ impl Resolver<'_> {
 
 fn taken<'m>(members: &'m [Member], step: &Step) -> Option<&'m Member> {
     match step {
-        Step::Element(n) => members.get(*n),
+        Step::Element(n) => {
+            let known = |member: &Member| !member.name.is_empty();
+            members.get(..=*n)?.iter().all(known).then(|| &members[*n])
+        }
         Step::Member(name) => members.iter().find(|member| member.name == *name),
     }
 }

@@ -95,6 +95,20 @@ fn in_c_the_value_differs() {
 }
 
 #[test]
+fn a_position_behind_what_is_not_known_says_nothing() {
+    for members in [
+        "int n DEFAULT(-1); int m; char c;",
+        "int n;\n#ifdef X\nint m;\n#endif\nchar c;",
+        "struct { int a; } n; DECLARE_MEMBERS(x) char c;",
+    ] {
+        let text = format!("struct S {{ {members} }};\nstruct S s = {{1, -1, -1}};\n");
+        assert!(places("a.c", &text).is_empty(), "{text}");
+    }
+    let named = "struct S {\n#ifdef X\nint m;\n#endif\nchar c; };\nstruct S s = {.c = -1};\n";
+    assert_eq!(places("a.c", named), [("char-sign", 6)]);
+}
+
+#[test]
 fn members_are_found_in_other_files() {
     let files = |member: &str| {
         [

@@ -132,6 +132,7 @@ pub fn binary() -> Binary {
             covered_bytes: 5_400_000,
             text_bytes: 5_410_000,
         },
+        loading: Default::default(),
         atomics: Atomics {
             counts: BTreeMap::from([(Class::LoadExclusive, 9), (Class::LseLdadd, 3)]),
             functions: vec![
