@@ -1,6 +1,6 @@
 //! Where the walk over a file stands, and what was found so far.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tree_sitter::Node;
 
@@ -16,6 +16,8 @@ pub struct Context<'t> {
     pub text: &'t [u8],
     /// It is C++.
     pub cpp: bool,
+    /// Constants of the file that are negative numbers of a byte.
+    pub negatives: BTreeSet<String>,
     /// What the file tells.
     pub facts: Facts,
     /// The conditions around.
@@ -45,6 +47,7 @@ impl<'t> Context<'t> {
         Self {
             text,
             cpp: false,
+            negatives: BTreeSet::new(),
             facts: Facts::default(),
             guards: Guards::default(),
             scope: Scope::default(),

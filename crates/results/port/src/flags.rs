@@ -40,17 +40,13 @@ pub fn is_build_file(name: &str) -> bool {
     let make = [
         "makefile",
         "gnumakefile",
-        "makefile.in",
-        "makefile.am",
-        "makefile.global.in",
-        "makefile.shlib",
-        "makefile.pgxs",
         "dockerfile",
         "containerfile",
         "setup.py",
     ];
     make.contains(&lower.as_str())
         || lower.ends_with(".mk")
+        || lower.starts_with("makefile.")
         || lower == "cmakelists.txt"
         || lower.ends_with(".cmake")
         || lower == "meson.build"

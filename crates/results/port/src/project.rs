@@ -74,7 +74,12 @@ pub fn read(name: &str, bytes: &[u8]) -> Option<Read> {
         });
     }
     if flags::is_build_file(name) {
-        return Some(Read::Build(flags::read(bytes)));
+        let mut build = flags::read(bytes);
+        // `Makefile.x86_64`.
+        if name.rsplit('/').next().is_some_and(for_a_processor) {
+            build.flags.clear();
+        }
+        return Some(Read::Build(build));
     }
     (is_assembly(name) && has_instructions(bytes)).then_some(Read::Assembly)
 }

@@ -333,6 +333,7 @@ impl Memory {
         }
         if let Some(loaded) = plain_load(context, condition)
             && !self.is_signal_flag(context, loaded)
+            && !barrier_follows(context, node)
         {
             context.found("busy-wait", node, When::Always);
         }
@@ -385,6 +386,24 @@ impl Memory {
         }
         context.facts.candidates.append(&mut found);
     }
+}
+
+/// Whether the statement after a loop is a barrier, which orders what is read from there on.
+fn barrier_follows(context: &Context<'_>, node: Node<'_>) -> bool {
+    let mut next = node.next_named_sibling();
+    while let Some(comment) = next.filter(|next| next.kind() == "comment") {
+        next = comment.next_named_sibling();
+    }
+    let call = next
+        .filter(|next| next.kind() == "expression_statement")
+        .and_then(|statement| statement.named_child(0));
+    let name = call
+        .filter(|call| call.kind() == "call_expression")
+        .and_then(|call| called(call, context.text));
+    name.is_some_and(|name| {
+        let lower = name.to_ascii_lowercase();
+        lower.contains("barrier") || lower.contains("fence") || lower.contains("synchronize")
+    })
 }
 
 /// Whether a body is empty or only passes time.

@@ -53,12 +53,19 @@ pub fn ask(context: &mut Context<'_>, memory: &mut memory::Memory, node: Node<'_
         "compound_literal_expression" | "new_expression" => narrowing::literal(context, node),
         "field_initializer" => narrowing::constructor(context, node),
         "enum_specifier" => narrowing::enumeration(context, node),
-        "struct_specifier" | "class_specifier" => narrowing::members(context, node),
+        "enumerator" => narrowing::named_constant(context, node),
+        "struct_specifier" | "class_specifier" | "union_specifier" => {
+            narrowing::members(context, node);
+        }
         "init_declarator" => {
+            narrowing::named_constant(context, node);
             narrowing::declared_with_braces(context, node);
             memory.initialised(context, node);
         }
-        "preproc_def" => constants::macro_value(context, node),
+        "preproc_def" => {
+            constants::macro_value(context, node);
+            narrowing::macro_constant(context, node);
+        }
         _ => {}
     }
 }

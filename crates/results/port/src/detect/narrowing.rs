@@ -152,7 +152,11 @@ fn initialised(
     let Some((_, arrays)) = name.filter(|_| !declarator.is_some_and(points)) else {
         return;
     };
-    let (of, dimensions) = element(context.words(kind));
+    // `struct S { … } s = {…};`
+    let named = kind
+        .child_by_field_name("body")
+        .and_then(|_| kind.child_by_field_name("name"));
+    let (of, dimensions) = element(context.words(named.unwrap_or(kind)));
     let arrays = u8::try_from(arrays).unwrap_or(u8::MAX);
     let position = Position {
         of,
@@ -168,8 +172,56 @@ fn initialised(
 }
 
 fn is_negative(context: &Context<'_>, node: Node<'_>) -> bool {
-    constant(bare(node), context.text, 0)
+    let node = bare(node);
+    if node.kind() == "identifier" {
+        return context.negatives.contains(context.words(node));
+    }
+    constant(node, context.text, 0)
         .is_some_and(|c| c.signed < 0 && c.unsigned < 0 && c.signed >= -128)
+}
+
+/// Names that are kept for a file.
+const MOST_NAMES: usize = 20_000;
+
+/// Takes note of a constant: `const int NONE = -1;`, `enum { NONE = -1 }`; `node` has its name and value.
+pub fn named_constant(context: &mut Context<'_>, node: Node<'_>) {
+    let name = node
+        .child_by_field_name("name")
+        .or_else(|| node.child_by_field_name("declarator"));
+    let Some((name, value)) = name.zip(node.child_by_field_name("value")) else {
+        return;
+    };
+    let is_constant = match node.kind() {
+        "enumerator" => true,
+        _ => context.parent().is_some_and(|declaration| {
+            let end = node.start_byte() - declaration.start_byte();
+            let before = &context.words(declaration)[..end];
+            let mut words = before.split_whitespace();
+            // A char holds the converted number.
+            words.any(|word| word == "const" || word == "constexpr") && !before.contains("char")
+        }),
+    };
+    let plain = name.kind() == "identifier";
+    if is_constant && plain && is_negative(context, value) && context.negatives.len() < MOST_NAMES {
+        context.negatives.insert(context.words(name).to_owned());
+    }
+}
+
+/// The same of `#define NONE (-1)`.
+pub fn macro_constant(context: &mut Context<'_>, node: Node<'_>) {
+    let Some((name, value)) = node
+        .child_by_field_name("name")
+        .zip(node.child_by_field_name("value"))
+    else {
+        return;
+    };
+    let number = context.words(value).trim_matches([' ', '\t', '(', ')']);
+    let number = number
+        .strip_prefix('-')
+        .and_then(|n| n.trim().parse::<u8>().ok());
+    if matches!(number, Some(1..=128)) && context.negatives.len() < MOST_NAMES {
+        context.negatives.insert(context.words(name).to_owned());
+    }
 }
 
 /// Follows the elements of a list to negative numbers.

@@ -2,6 +2,8 @@
 
 use tree_sitter::Node;
 
+use super::known::speaks_of_processor;
+
 /// What is known of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Truth {
@@ -104,6 +106,15 @@ impl Compare {
     }
 }
 
+/// A value named for another processor, as `XXH_AVX512` in `XXH_VECTOR == XXH_AVX512`: no macro that
+/// chooses among processors has it here.
+fn of_another_processor(cond: &Cond, defined: &dyn Fn(&str) -> Truth) -> bool {
+    match cond {
+        Cond::Value(name) => speaks_of_processor(name) && defined(name) == Truth::No,
+        _ => false,
+    }
+}
+
 /// Nesting of a condition that is followed.
 const DEEPEST: u32 = 48;
 
@@ -179,6 +190,13 @@ impl Cond {
                 .unwrap_or(Truth::No),
             Self::Compare(compare, a, b) => match (a.value(defined), b.value(defined)) {
                 (Some(a), Some(b)) => Truth::of(compare.holds(a, b)),
+                _ if of_another_processor(a, defined) != of_another_processor(b, defined) => {
+                    match compare {
+                        Compare::Equal => Truth::No,
+                        Compare::Unequal => Truth::Yes,
+                        _ => Truth::Unknown,
+                    }
+                }
                 _ => Truth::Unknown,
             },
             Self::Unknown => Truth::Unknown,

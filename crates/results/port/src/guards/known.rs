@@ -176,6 +176,7 @@ const OF_X86: &[&str] = &[
     "xsave",
     "xgetbv",
     "rdtsc",
+    "x32",
     "x64",
     "ix86",
     "pclmulqdq",
@@ -191,6 +192,7 @@ pub fn speaks_of_x86(name: &str) -> bool {
         .split(|c: char| !c.is_ascii_alphanumeric())
         .any(|word| {
             OF_X86.contains(&word)
+                || word.strip_prefix("x86").is_some_and(|rest| rest.len() <= 8)
                 || ["avx512", "sse4", "avx", "sse"].iter().any(|stem| {
                     let rest = word.strip_prefix(stem);
                     rest.is_some_and(|rest| {

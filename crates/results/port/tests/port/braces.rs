@@ -44,6 +44,11 @@ fn every_form_of_braces_narrows_in_cpp() {
         "char *p = new char[2]{1, -1};",
         "namespace n { struct S { char c; }; } n::S s{-1};",
         "static void f(void) { char c{-1}; }",
+        "const int none = -1; char c{none};",
+        "static constexpr int none = -1; const char t[] = {0, none};",
+        "enum { NONE = -1 }; char c{NONE};",
+        "struct S { char c; } s = {-1};",
+        "union U { char c; int n; }; U u = {-1};",
     ] {
         assert_eq!(places("a.cpp", text), [("char-narrowing", 1)], "{text}");
         let narrowed = of("a.cpp", text);
@@ -70,6 +75,9 @@ fn what_is_not_narrowed_is_no_error() {
         "std::map<char, int> m{{'a', -1}};",
         "enum E : signed char { A = -1 };",
         "enum E { A = -1 };",
+        "const char none = -2 + 1; char c{none};",
+        "int none = -1; int c{none};",
+        "const unsigned none = 1; char c{none};",
     ] {
         assert!(places("a.cpp", text).is_empty(), "{text}");
     }
@@ -87,6 +95,9 @@ fn in_c_the_value_differs() {
     ] {
         assert_eq!(places("a.c", text), [("char-sign", 1)], "{text}");
     }
+    let table = "#define XX (-1)\nstatic const char map[] = {XX, 1, XX};\n";
+    assert_eq!(places("a.c", table), [("char-sign", 2)]);
+    assert_eq!(places("a.cpp", table), [("char-narrowing", 2)]);
     assert_eq!(places("a.cpp", "char c = -1;"), [("char-sign", 1)]);
     assert_eq!(
         places("a.cpp", "struct S { char c = -1; };"),

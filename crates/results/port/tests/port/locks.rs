@@ -76,3 +76,38 @@ fn a_release_by_a_plain_store_is_found() {
     );
     assert_eq!(releases("l.c", &text), [3]);
 }
+
+#[test]
+fn a_barrier_after_a_waiting_loop_orders_it() {
+    let waits = |after: &str| {
+        let text = format!(
+            "extern int flag;\nvoid f(Shared *s) {{ while (!s->flag) {{ pg_usleep(1); }} {after} g(s->data); }}\n"
+        );
+        let found = of("w.c", &text).findings;
+        found.iter().any(|finding| finding.rule == "busy-wait")
+    };
+    assert!(waits(""));
+    assert!(waits("g(1);"));
+    for barrier in [
+        "pg_read_barrier();",
+        "/* then */ __atomic_thread_fence(2);",
+        "__sync_synchronize();",
+    ] {
+        assert!(!waits(barrier), "{barrier}");
+    }
+}
+
+#[test]
+fn a_choice_by_a_name_of_another_processor_does_not_hold() {
+    let text = "#define V_SCALAR 0\n#define V_AVX2 1\n#define V_VSX 2\n#ifndef VECTOR\n#if defined(__AVX2__)\n#define VECTOR V_AVX2\n\
+        #elif defined(__VSX__)\n#define VECTOR V_VSX\n#else\n#define VECTOR V_SCALAR\n#endif\n#endif\n\
+        #if (VECTOR == V_AVX2) || defined(V_X86DISPATCH)\n__m256i f(void) { return _mm256_setzero_si256(); }\n#endif\n\
+        #if VECTOR != V_AVX2\nint f(void) { __asm__(\"vmulouw %0, %1, %2\"); }\n#endif\n";
+    let found = of("v.c", text).findings;
+    let rules: Vec<(&str, Option<u32>)> = found.iter().map(|f| (f.rule, f.line)).collect();
+    assert_eq!(
+        rules,
+        [("inline-assembly", Some(17)), ("no-vector-path", Some(14))],
+        "{found:?}"
+    );
+}
