@@ -170,7 +170,7 @@ fn on(page: u64, segments: &[Segment], jemalloc: Option<&Jemalloc>) -> Kernel {
         why,
     };
     let all = segments.len();
-    let misplaced = |s: &&Segment| s.address.wrapping_sub(s.offset) % page != 0;
+    let misplaced = |s: &&Segment| !s.address.wrapping_sub(s.offset).is_multiple_of(page);
     let misplaced = segments.iter().filter(misplaced).count();
     let kib = page >> 10;
     if misplaced > 0 {
@@ -200,7 +200,7 @@ fn on(page: u64, segments: &[Segment], jemalloc: Option<&Jemalloc>) -> Kernel {
     }
     let small = segments
         .iter()
-        .filter(|s| s.align > 1 && s.align % page != 0);
+        .filter(|s| s.align > 1 && !s.align.is_multiple_of(page));
     match small.count() {
         0 => kernel(Loads::Yes, None),
         n => {

@@ -3,9 +3,7 @@
 //! These are languages with one thing in common: flags are words, and conditions are lines.
 
 use crate::guards::known::{Processor, speaks_of_processor, speaks_of_x86};
-use crate::rust::cfg;
-
-pub(crate) mod x86;
+use crate::x86;
 
 /// A flag as it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,7 +102,7 @@ fn rule_of(word: &str) -> Option<(&'static str, &'static [Processor])> {
     let value = value.or_else(|| word.strip_prefix("target-cpu="));
     if let Some(feature) = word.strip_prefix("target-feature=") {
         let feature = feature.trim_start_matches(['+', '-']);
-        let elsewhere = cfg::is_feature_of_x86(feature).then_some(&[][..])?;
+        let elsewhere = x86::is_feature(feature).then_some(&[][..])?;
         return Some(("build-flag", elsewhere));
     }
     match value {

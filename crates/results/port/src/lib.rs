@@ -29,3 +29,4 @@ mod rust;
 mod syntax;
 mod types;
 mod walk;
+mod x86;

@@ -4,17 +4,17 @@
 //! `__x86_64__`), so that the same rules decide what is compiled on a processor. `cfg!` and
 //! `if is_x86_feature_detected!` choose at run time: what they guard is compiled everywhere.
 
-pub(crate) mod cfg;
+mod cfg;
 
 use tree_sitter::Node;
 
 use crate::context::Context;
 use crate::detect::{assembly, intrinsics};
 use crate::facts::{Facts, Include, When};
-use crate::flags::x86;
 use crate::guards::cond::Cond;
 use crate::guards::known::{Processor, speaks_of_processor};
 use crate::syntax::{self, Language, Unparsed, line_of};
+use crate::x86;
 
 /// Nodes inside one another that are followed.
 const DEEPEST: usize = 300;
@@ -120,10 +120,7 @@ impl<'t> Walk<'t> {
             return;
         }
         let features = words.split('"').skip(1).step_by(2);
-        if features
-            .flat_map(|f| f.split(','))
-            .any(cfg::is_feature_of_x86)
-        {
+        if features.flat_map(|f| f.split(',')).any(x86::is_feature) {
             self.context.found_once("x86-target", attribute, X86);
         } else if words.contains("neon") || words.contains("sve") {
             self.context.facts.paths.insert(Processor::Aarch64);
@@ -155,11 +152,7 @@ impl<'t> Walk<'t> {
                 return;
             }
             "identifier" | "type_identifier" => self.named(Some(node)),
-            "macro_invocation" => {
-                if self.invoked(node) {
-                    return;
-                }
-            }
+            "macro_invocation" if self.invoked(node) => return,
             "string_literal" => self.flag(node),
             "if_expression" | "match_expression" => {
                 let condition = node

@@ -1,8 +1,7 @@
 //! The predicates of `cfg`, as conditions over what C's compilers define.
 
-use crate::flags::x86;
 use crate::guards::cond::Cond;
-use crate::guards::known::speaks_of_x86;
+use crate::x86;
 
 /// Predicates inside one another that are followed.
 const DEEPEST: usize = 24;
@@ -38,40 +37,6 @@ const DEFINED: &[(&str, &str, &str)] = &[
     ("target_pointer_width", "64", "__LP64__"),
     ("target_feature", "neon", "__ARM_NEON"),
 ];
-
-/// Features of x86 whose names in Rust are not those of C.
-const FEATURES: &[&str] = &[
-    "cmpxchg16b",
-    "fxsr",
-    "ermsb",
-    "lahfsahf",
-    "pclmulqdq",
-    "rdrand",
-    "adx",
-    "sse4.1",
-    "sse4.2",
-    "vaes",
-    "vpclmulqdq",
-    "gfni",
-    "kl",
-    "widekl",
-    "movbe",
-    "prfchw",
-    "bmi1",
-    "tbm",
-    "x87",
-];
-
-/// Whether a name of `target_feature` is a feature of x86. `aes` and `sha` are: aarch64 has `aes`,
-/// too, and both have `fp16` under other names.
-pub fn is_feature_of_x86(feature: &str) -> bool {
-    let feature = feature.trim();
-    let shared = ["aes", "sm4", "sha3", "crc"];
-    !shared.contains(&feature)
-        && (speaks_of_x86(feature)
-            || FEATURES.contains(&feature)
-            || x86::flag(&format!("-m{feature}")).is_some())
-}
 
 /// Joins conditions that must all hold.
 pub fn all(mut conditions: Vec<(Cond, String)>) -> Option<(Cond, String)> {
@@ -128,7 +93,7 @@ fn predicate(text: &str, depth: usize) -> Cond {
         // Others than those of the table are not what is compiled for.
         "target_arch" => defined("__sparc__"),
         "target_pointer_width" => Cond::Not(Box::new(defined("__LP64__"))),
-        "target_feature" if is_feature_of_x86(value) => defined("__AVX__"),
+        "target_feature" if x86::is_feature(value) => defined("__AVX__"),
         _ => Cond::Unknown,
     }
 }

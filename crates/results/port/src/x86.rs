@@ -1,9 +1,9 @@
-//! Which compiler flags are those of x86: the table in `x86.txt`.
+//! Which flags of compilers and features of Rust are those of x86: the table in `x86.txt`.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use crate::guards::known::Processor;
+use crate::guards::known::{Processor, speaks_of_x86};
 
 /// The table, by what is looked up.
 struct Table {
@@ -55,13 +55,49 @@ fn positive(word: &str) -> Option<&'static [Processor]> {
     if let Some(elsewhere) = exact {
         return Some(elsewhere);
     }
-    let family = |family: &&str| word.starts_with(*family);
-    TABLE.families.iter().any(|f| family(f)).then_some(&[])
+    let mut families = TABLE.families.iter();
+    families
+        .any(|family| word.starts_with(family))
+        .then_some(&[])
 }
 
 /// Whether a value of -march, -mtune or -mcpu names a processor of x86.
 pub fn processor(name: &str) -> bool {
     TABLE.processors.iter().any(|p| name.starts_with(p))
+}
+
+/// Features of x86 whose names in Rust are not those of C.
+const FEATURES: &[&str] = &[
+    "cmpxchg16b",
+    "fxsr",
+    "ermsb",
+    "lahfsahf",
+    "pclmulqdq",
+    "rdrand",
+    "adx",
+    "sse4.1",
+    "sse4.2",
+    "vaes",
+    "vpclmulqdq",
+    "gfni",
+    "kl",
+    "widekl",
+    "movbe",
+    "prfchw",
+    "bmi1",
+    "tbm",
+    "x87",
+];
+
+/// Whether a name of `target_feature` is a feature of x86. `aes` and `sha` are: aarch64 has `aes`,
+/// too, and both have `fp16` under other names.
+pub fn is_feature(feature: &str) -> bool {
+    let feature = feature.trim();
+    let shared = ["aes", "sm4", "sha3", "crc"];
+    !shared.contains(&feature)
+        && (speaks_of_x86(feature)
+            || FEATURES.contains(&feature)
+            || flag(&format!("-m{feature}")).is_some())
 }
 
 #[cfg(test)]
