@@ -182,7 +182,8 @@ impl Program {
     fn put(&mut self, name: &str, weight: u32, compiled: Compiled, symbols: Symbols) {
         self.symbols = symbols;
         self.total_weight += u64::from(weight);
-        self.in_order |= commands
+        self.in_order |= compiled
+            .commands
             .iter()
             .any(|command| matches!(command, Command::Draw(draw) if draw.in_order));
         self.scripts.push(Script {
