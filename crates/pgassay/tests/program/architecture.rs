@@ -25,6 +25,8 @@ const ACROSS: &[(&str, &str)] = &[
 /// Cycles that are still there: the module that holds them, and those that take part. What is no longer one fails, too.
 const CYCLES: &[(&str, &[&str])] = &[
     ("engine::agents", &["fleet", "several"]),
+    ("inspect", &["elf", "isa", "loading", "model"]),
+    ("load", &["coordinator", "engine"]),
     (
         "pgassay::cli",
         &[
@@ -65,6 +67,7 @@ const CYCLES: &[(&str, &[&str])] = &[
             "observing",
             "ordinary",
             "patch",
+            "pooler",
             "query_cost",
             "record",
             "room",
@@ -81,6 +84,8 @@ const CYCLES: &[(&str, &[&str])] = &[
         "pgassay::commands::workload",
         &["from_statements", "synthetic", "tables"],
     ),
+    ("port::detect", &["locks", "memory"]),
+    ("port::guards", &["cond", "known"]),
     (
         "report::sections",
         &[
@@ -89,13 +94,13 @@ const CYCLES: &[(&str, &[&str])] = &[
             "glance",
             "metric_table",
             "observed",
+            "percentiles",
             "pmu",
             "results",
             "tails",
             "trials",
         ],
     ),
-    ("statements::log", &["prefix", "stderr"]),
 ];
 
 fn crates() -> PathBuf {
