@@ -36,6 +36,7 @@ pub mod loading;
 pub mod model;
 pub mod modules;
 mod outline;
+mod page_sizes;
 mod process;
 pub mod recommend;
 pub mod require;
@@ -51,8 +52,8 @@ pub use crate::process::{FlagByte, ProcessFacts};
 
 use crate::bounds::{Bounds, ExtraSymbols, Source};
 use crate::elf::{Image, Parsed};
-use crate::loading::Loading;
 use crate::model::{BuildFacts, FunctionAtomics, FunctionBounds, Hardening, HintCount};
+use crate::page_sizes::Loading;
 
 /// Choices of an inspection.
 #[derive(Clone, Debug)]

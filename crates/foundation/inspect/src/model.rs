@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::loading::Loading;
+use crate::page_sizes::Loading;
 use crate::process::ProcessFacts;
 
 mod hot_path;

@@ -1,5 +1,7 @@
 //! The engine: connections that outlast slices.
 
+mod coordinator;
+
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -7,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
+use self::coordinator::Coordinator;
 use super::client::{Client, initial_vars};
-use super::coordinator::Coordinator;
 use super::encode::{Protocol, Run};
 use super::latency::Latency;
 use super::live::{Follower, Live};

@@ -30,7 +30,6 @@
 mod advance;
 mod captured;
 mod client;
-mod coordinator;
 mod encode;
 mod engine;
 mod failing;

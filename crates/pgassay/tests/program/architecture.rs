@@ -25,8 +25,6 @@ const ACROSS: &[(&str, &str)] = &[
 /// Cycles that are still there: the module that holds them, and those that take part. What is no longer one fails, too.
 const CYCLES: &[(&str, &[&str])] = &[
     ("engine::agents", &["fleet", "several"]),
-    ("inspect", &["elf", "isa", "loading", "model"]),
-    ("load", &["coordinator", "engine"]),
     (
         "pgassay::cli",
         &[
@@ -84,8 +82,6 @@ const CYCLES: &[(&str, &[&str])] = &[
         "pgassay::commands::workload",
         &["from_statements", "synthetic", "tables"],
     ),
-    ("port::detect", &["locks", "memory"]),
-    ("port::guards", &["cond", "known"]),
     (
         "report::sections",
         &[

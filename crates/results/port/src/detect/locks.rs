@@ -12,8 +12,6 @@ use crate::context::Context;
 use crate::facts::Candidate;
 use crate::syntax::bare;
 
-use super::memory::last_name;
-
 /// Calls that take what their first argument points to as a lock.
 const TAKING: &[&str] = &[
     "__sync_lock_test_and_set",
@@ -222,4 +220,18 @@ fn words(name: &str) -> Vec<String> {
         before = c;
     }
     words
+}
+
+/// The last part of what is named: `lock` of `state->lock`.
+pub fn last_name<'t>(node: Node<'_>, context: &Context<'t>) -> Option<&'t str> {
+    let mut node = bare(node);
+    for _ in 0..16 {
+        match node.kind() {
+            "identifier" => return Some(context.words(node)),
+            "field_expression" => return Some(context.words(node.child_by_field_name("field")?)),
+            "pointer_expression" => node = bare(node.child_by_field_name("argument")?),
+            _ => return None,
+        }
+    }
+    None
 }

@@ -11,7 +11,7 @@ use crate::facts::{Candidate, When};
 use crate::syntax::{bare, called, excerpt};
 use crate::types::{self, Base};
 
-use super::locks::Locks;
+use super::locks::{Locks, last_name};
 
 /// Calls that give shared memory.
 const SHARED: &[&str] = &[
@@ -88,20 +88,6 @@ fn orders(name: &str) -> bool {
     ]
     .iter()
     .any(|part| lower.contains(part))
-}
-
-/// The last part of what is named: `lock` of `state->lock`.
-pub fn last_name<'t>(node: Node<'_>, context: &Context<'t>) -> Option<&'t str> {
-    let mut node = bare(node);
-    for _ in 0..16 {
-        match node.kind() {
-            "identifier" => return Some(context.words(node)),
-            "field_expression" => return Some(context.words(node.child_by_field_name("field")?)),
-            "pointer_expression" => node = bare(node.child_by_field_name("argument")?),
-            _ => return None,
-        }
-    }
-    None
 }
 
 /// The variable at the root of `a->b.c[d]`.

@@ -3,32 +3,7 @@
 use tree_sitter::Node;
 
 use super::known::speaks_of_processor;
-
-/// What is known of a condition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Truth {
-    /// It does not hold.
-    No,
-    /// It is up to the build.
-    Unknown,
-    /// It holds.
-    Yes,
-}
-
-impl Truth {
-    /// The opposite.
-    pub fn negated(self) -> Self {
-        match self {
-            Self::No => Self::Yes,
-            Self::Unknown => Self::Unknown,
-            Self::Yes => Self::No,
-        }
-    }
-
-    fn of(holds: bool) -> Self {
-        if holds { Self::Yes } else { Self::No }
-    }
-}
+use super::truth::Truth;
 
 /// A condition, as `#if` and its relatives have it.
 #[derive(Debug, Clone, PartialEq, Eq)]

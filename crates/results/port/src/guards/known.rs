@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::cond::Truth;
+use super::truth::Truth;
 
 /// The processor that sources are to run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

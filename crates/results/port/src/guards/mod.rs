@@ -5,10 +5,12 @@
 
 pub mod cond;
 pub mod known;
+pub mod truth;
 
 use std::sync::Arc;
 
-use cond::{Cond, Truth};
+use cond::Cond;
+use truth::Truth;
 
 /// Lines between two directives, in the branch of a condition.
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::{Resolver, for_a_processor, stem};
 use crate::facts::{Facts, Include};
-use crate::guards::cond::Truth;
 use crate::guards::known::{speaks_of_processor, speaks_of_x86};
+use crate::guards::truth::Truth;
 use crate::porting::Finding;
 use crate::rules::{Effect, rule};
 use crate::syntax::Language;

@@ -120,8 +120,8 @@ fn split(text: &str) -> Vec<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guards::cond::Truth;
     use crate::guards::known::{Processor, defined};
+    use crate::guards::truth::Truth;
 
     fn on(processor: Processor, text: &str) -> Truth {
         read(text).truth(&|name| defined(name, processor))

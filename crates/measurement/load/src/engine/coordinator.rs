@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::engine::nanos;
-use super::live::{Follower, Live};
-use super::options::{Edge, Length, Progress, SliceSpec};
-use super::worker::{Control, Shared};
+use super::nanos;
+use crate::live::{Follower, Live};
+use crate::options::{Edge, Length, Progress, SliceSpec};
+use crate::worker::{Control, Shared};
 
 /// The coordinating thread's part of a slice.
-pub(super) struct Coordinator<'a> {
+pub(crate) struct Coordinator<'a> {
     pub shared: &'a Shared,
     pub control: &'a Control,
     pub live: &'a [Live],
