@@ -213,7 +213,7 @@ impl LoadArgs {
             }
             if plan.own_clients() > 0 {
                 return Err(Failure::usage(format!(
-                    "{name} gives a script clients of its own (@clients), and --replay goes through sessions"
+                    "{name} gives a script clients of its own (@clients), but --replay replays sessions"
                 ))
                 .with_remedy("leave --replay out"));
             }

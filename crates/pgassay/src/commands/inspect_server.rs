@@ -81,7 +81,7 @@ pub fn modules(server: &Source, problems: &mut Vec<Problem>) -> Vec<Module> {
     let Some(directory) = module_directory(&program) else {
         problem(
             &program,
-            "no directory with plpgsql.so is beside it: modules were not read".into(),
+            "no directory with plpgsql.so was found next to it: modules were not read".into(),
         );
         return Vec::new();
     };

@@ -98,7 +98,7 @@ fn check(session: &mut Session, workload: &WorkloadPlan, passage: &Passage) -> a
     }
     if passage.observers_asked {
         return refused(
-            "what --observe looks at are sessions and processes of the server".to_owned(),
+            "--observe reads sessions and processes of the server".to_owned(),
             "leave --observe out, or connect to the server itself",
         );
     }

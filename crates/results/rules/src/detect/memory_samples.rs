@@ -38,7 +38,7 @@ fn page_faults(evidence: &Evidence) -> Option<Observation> {
     // A process that starts meets each of its pages for the first time, however large they are.
     if budget.is_some_and(|budget| budget.by_samples) {
         return Some(
-            seen.symptom_of("processes that start and end: parallel workers, or sessions opened anew")
+            seen.symptom_of("processes that start and end: parallel workers, or new sessions")
                 .suspects(Suspect::ProcessStarts)
                 .advice("see what starts them: sessions opened for each transaction, or workers for short statements"),
         );
@@ -58,7 +58,7 @@ fn page_faults(evidence: &Evidence) -> Option<Observation> {
         true => seen
             .suspects(Suspect::PrivateMemory)
             .symptom_of(
-                "statements that take much memory anew: large sorts, hashes and stored rows, long texts that are built or copied",
+                "statements that allocate much memory: large sorts, hashes and stored rows, long texts that are built or copied",
             )
             .means(
                 "Memory that a statement takes from the kernel is cleared first, page by page as it is touched, and goes \
