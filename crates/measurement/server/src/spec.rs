@@ -67,7 +67,15 @@ impl FromStr for TargetSpec {
         }
         // A path can hold '=' and a conninfo '/': what a path starts with decides.
         if text.starts_with(['/', '.', '~']) {
-            return Ok(Self::Prefix(with_home(text)));
+            let path = with_home(text);
+            // The server's executable stands for its installation.
+            let installation = path
+                .ends_with("bin/postgres")
+                .then(|| path.ancestors().nth(2));
+            return Ok(Self::Prefix(match installation.flatten() {
+                Some(installation) => installation.to_owned(),
+                None => path,
+            }));
         }
         if Self::is_mistyped_uri(text) {
             return Err(TargetError::Usage(format!(
@@ -89,6 +97,9 @@ impl FromStr for TargetSpec {
     }
 }
 
+/// How files end that other arguments name.
+const FILES: &[&str] = &[".json", ".sql", ".toml", ".log", ".txt", ".csv", ".patch"];
+
 /// Suggests the target that a text was most likely meant to be.
 fn meant(text: &str) -> String {
     let version = text
@@ -98,6 +109,9 @@ fn meant(text: &str) -> String {
     let suggestion = match version.and_then(Version::parse) {
         Some(version) => format!("temp:{}", version.major()),
         None if pgassay_text::suggestion::nearest(text, ["temp"]).is_some() => "temp".to_owned(),
+        None if FILES.iter().any(|ending| text.ends_with(ending)) => {
+            return ", and there is no such file".to_owned();
+        }
         None if text.contains([' ', '=', ':']) || text.len() > 253 => return String::new(),
         None => format!("host={text}"),
     };
@@ -273,6 +287,25 @@ mod tests {
         for (text, spec) in cases {
             assert_eq!(text.parse::<TargetSpec>().unwrap(), spec, "{text}");
         }
+    }
+
+    #[test]
+    fn a_target_that_is_nearly_one_is_suggested() {
+        for (text, suggested) in [
+            ("temp15", "did you mean 'temp:15'?"),
+            ("pg-17", "did you mean 'temp:17'?"),
+            ("tmep", "did you mean 'temp'?"),
+            ("db1", "did you mean 'host=db1'?"),
+            ("facts.json", "there is no such file"),
+        ] {
+            let error = text.parse::<TargetSpec>().unwrap_err().to_string();
+            assert!(error.contains(suggested), "{error}");
+        }
+        let executable: TargetSpec = "/usr/lib/postgresql/15/bin/postgres".parse().unwrap();
+        assert_eq!(
+            executable,
+            TargetSpec::Prefix("/usr/lib/postgresql/15".into())
+        );
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub mod workload;
 
 use std::ffi::OsString;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches};
 
 pub use args::Args;
@@ -68,6 +68,46 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Args, clap::Err
     let matches = program.try_get_matches_from_mut(args)?;
     kinds::refuse_others(&mut program, &matches)?;
     Args::from_arg_matches(&matches).map_err(|error| error.format(&mut program))
+}
+
+/// Flags that commands name differently, by what they mean: the one that was typed, and the one that the command may have.
+const EQUIVALENT: &[(&[&str], &str)] = &[
+    (&["--time", "--duration", "--seconds", "-T"], "--minutes"),
+    (&["--minutes", "--duration", "--seconds", "-T"], "--time"),
+    (&["--client", "--connections"], "--clients"),
+    (&["--workload", "--script"], "--file"),
+];
+
+/// Names the flag of the command that means what an unknown one means elsewhere.
+fn equivalent(answer: &clap::Error) -> Option<String> {
+    if answer.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let ContextValue::String(typed) = answer.get(ContextKind::InvalidArg)? else {
+        return None;
+    };
+    let ContextValue::StyledStr(usage) = answer.get(ContextKind::Usage)? else {
+        return None;
+    };
+    let usage = usage.to_string();
+    let program = Args::command();
+    let words = usage
+        .split_whitespace()
+        .skip_while(|word| *word != "pgassay")
+        .skip(1);
+    let command = words
+        .take_while(|word| word.starts_with(|c: char| c.is_ascii_lowercase()))
+        .try_fold(&program, |at, word| at.find_subcommand(word))?;
+    let typed = typed.split(['=', ' ']).next().unwrap_or_default();
+    let has = |flag: &str| {
+        command
+            .get_arguments()
+            .any(|known| known.get_long() == flag.strip_prefix("--"))
+    };
+    let (_, flag) = EQUIVALENT
+        .iter()
+        .find(|(names, flag)| names.contains(&typed) && has(flag))?;
+    Some(format!("the flag of this command is {flag}"))
 }
 
 /// Shows clap's answer on the right side and gives the exit code.
@@ -93,6 +133,9 @@ pub fn show(answer: &clap::Error, terminal: &mut Terminal) -> Exit {
         }
         _ => {
             terminal.styled(text.trim_end());
+            if let Some(equivalent) = equivalent(answer) {
+                terminal.note(&equivalent);
+            }
             Exit::Usage
         }
     }

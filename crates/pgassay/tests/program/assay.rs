@@ -247,6 +247,22 @@ fn mistakes_have_their_codes_and_name_the_remedy() {
         ),
         (&["assay", "temp15"], 2, "did you mean 'temp:15'?"),
         (&["assay", "tmep"], 2, "did you mean 'temp'?"),
+        (&["check", "facts.json"], 2, "no such file"),
+        (
+            &["report", "/etc"],
+            2,
+            "/etc is not a run: it has no run.json",
+        ),
+        (
+            &["compare", "--time", "20", "temp", "temp"],
+            2,
+            "the flag of this command is --minutes",
+        ),
+        (
+            &["run", "select-only", "temp", "--minutes=2"],
+            2,
+            "the flag of this command is --time",
+        ),
         (&["run", "select_only"], 2, "did you mean 'select-only'?"),
         (
             &["inspect", "/bin/true", "--cpu", "gravitn4"],

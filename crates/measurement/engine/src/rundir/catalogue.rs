@@ -221,6 +221,9 @@ pub fn find(root: &Path, name: &str) -> anyhow::Result<PathBuf> {
     match matching.as_slice() {
         _ if name.is_empty() => bail!(Failure::usage("a run needs a name").with_remedy(remedy)),
         [one] => Ok(one.dir.clone()),
+        [] if name.contains('/') && path.exists() => bail!(
+            Failure::usage(format!("{name} is not a run: it has no run.json")).with_remedy(remedy)
+        ),
         [] => bail!(
             Failure::usage(format!(
                 "no run is named {name}{}",
