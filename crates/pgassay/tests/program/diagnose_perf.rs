@@ -8,7 +8,7 @@ use serde_json::Value;
 
 fn profile(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../analysis/tests/profiles")
+        .join("../results/analysis/tests/profiles")
         .join(name)
 }
 

@@ -110,7 +110,7 @@ fn a_file_beyond_the_limit_on_its_size_is_named() {
     let to = |name: &str| folder.0.join(name).to_str().unwrap().to_owned();
     let prefix = "%m [%p] %q%u@%d ";
     // Not of this machine: whether a server listens here, or is to be launched, is not to matter.
-    let recorded = "../analysis/tests/check/recorded/debian12-pg15.json";
+    let recorded = "../results/analysis/tests/check/recorded/debian12-pg15.json";
     let (made, listed, page, facts) = (to("made.sql"), to("s.sql"), to("p.html"), to("f.json"));
     for (words, named) in [
         (

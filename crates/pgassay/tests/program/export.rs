@@ -140,7 +140,7 @@ fn tables_and_queries_are_well_made() {
             .find(|name| !text.contains(&format!("\"{name}\"")));
         assert_eq!(missing, None, "{other}");
     }
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../records/queries");
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../results/records/queries");
     assert_eq!(fs::read_dir(dir).unwrap().count(), QUERIES.len());
     for query in QUERIES {
         assert!(

@@ -61,7 +61,7 @@ impl Drop for Fleet {
 }
 
 fn facts(change: impl FnOnce(&mut Value)) -> Value {
-    let path = "../analysis/tests/check/recorded/arm64-llsc.json";
+    let path = "../results/analysis/tests/check/recorded/arm64-llsc.json";
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     let mut facts = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
     change(&mut facts);

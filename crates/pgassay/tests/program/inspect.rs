@@ -9,7 +9,7 @@ use crate::runs::Reachable;
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../inspect/tests/fixtures")
+        .join("../foundation/inspect/tests/fixtures")
         .join(name)
 }
 

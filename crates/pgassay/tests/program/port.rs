@@ -10,7 +10,7 @@ use serde_json::Value;
 
 fn samples(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../port/tests/port")
+        .join("../results/port/tests/port")
         .join(name)
 }
 
