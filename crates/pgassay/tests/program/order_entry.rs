@@ -189,7 +189,7 @@ fn all_conditions_hold(name: &str) {
         .collect();
     fs::create_dir_all(&runs.0).unwrap();
     let file = format!(
-        "{}/../engine/workloads/{name}.sql",
+        "{}/../measurement/engine/workloads/{name}.sql",
         env!("CARGO_MANIFEST_DIR")
     );
     let text = fs::read_to_string(&file).unwrap();
