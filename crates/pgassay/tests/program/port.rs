@@ -88,7 +88,7 @@ fn json_follows_its_schema_and_the_formats_say_the_same() {
     let schema: Value = serde_json::from_str(&schema).expect("JSON");
     let validator = jsonschema::validator_for(&schema).expect("a schema");
     let planted = samples("planted");
-    let so = samples("../../../inspect/tests/fixtures/a64-gcc-armv8.1.so");
+    let so = samples("../../../../foundation/inspect/tests/fixtures/a64-gcc-armv8.1.so");
     let document = json(&["--json", shown(&planted)]);
     validator
         .validate(&document)
