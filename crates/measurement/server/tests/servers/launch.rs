@@ -96,15 +96,20 @@ fn every_process_has_the_environment_and_the_cpus_that_were_asked_for() {
             .split_whitespace()
             .map(|pid| pid.parse::<u32>().unwrap()),
     );
-    assert!(processes.len() > 3, "{processes:?}");
+    let mut read = 0;
     for pid in processes {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        // A worker may have ended since.
+        let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else {
+            continue;
+        };
+        read += 1;
         let on = status
             .lines()
             .find(|line| line.starts_with("Cpus_allowed_list:"));
         let on = on.unwrap().split_whitespace().last().unwrap();
         assert_eq!(on, cpu.to_string(), "{pid}");
     }
+    assert!(read > 3, "{read}");
     let environment = fs::read(format!("/proc/{postmaster}/environ")).unwrap();
     let mut variables = environment.split(|byte| *byte == 0);
     assert!(variables.any(|held| held == variable.as_bytes()));
