@@ -10,9 +10,9 @@
 //!                 --12.05%--UnpinBuffer
 //! ```
 //! A line that begins with a percentage and holds `[.]` or `[k]` before its last
-//! word is an entry ([`columns`](super::columns)); with `--children` there are two
+//! word is an entry (`columns.rs`); with `--children` there are two
 //! percentages, and the second is the function's own. The tree below an entry is
-//! read where it is about who called the function ([`tree`](super::tree)).
+//! read where it is about who called the function (`tree.rs`).
 
 use super::columns::{Columns, Entry, entry, percentage, unfolded};
 use super::programs::Programs;
