@@ -20,7 +20,7 @@ files=$(git diff --name-only "$base" && git ls-files --others --exclude-standard
 if grep -qvE '^(crates/([a-z]+/)?[a-z]+/(src|tests|Cargo\.toml)|(bench|scripts)/|Makefile$|[A-Z]+\.md$)' <<<"${files:-none}"; then
     PGASSAY_CHANGED=all
 else
-    PGASSAY_CHANGED=$(sed -nE 's|^crates/((foundation|measurement|results)/)?([a-z]+)/.*|pgassay-\3|; s/^pgassay-pgassay$/pgassay/p; /^pgassay-/p' <<<"$files" |
+    PGASSAY_CHANGED=$(sed -nE 's#^crates/((foundation|measurement|results)/)?([a-z]+)/.*#pgassay-\3#; s/^pgassay-pgassay$/pgassay/p; /^pgassay-/p' <<<"$files" |
         sort -u | while read -r crate; do
         "$here/cargo.sh" tree --workspace --locked --edges normal,build,dev --prefix none --no-dedupe --invert "$crate" |
             cut -d ' ' -f 1
