@@ -56,9 +56,9 @@ step "build deploy/Containerfile.postgres" images build --build-arg BASE=localho
 mkdir "$work/shared"
 cp "$project/crates/foundation/inspect/tests/fixtures/a64-gcc-outline.so" "$work/shared/"
 small=$(images from pgassay)
-in_small() { images run -v "$work/shared:/work" "$small" -- /usr/bin/pgassay "$@"; }
+in_small() { images run -v "$work/shared:/shared" "$small" -- /usr/bin/pgassay "$@"; }
 step "pgassay: --version" in_small --version
-step "pgassay: inspect" in_small inspect /work/a64-gcc-outline.so --require lse-or-outline
+step "pgassay: inspect" in_small inspect /shared/a64-gcc-outline.so --require lse-or-outline
 # 3: there is no PostgreSQL in it.
 lacks() { local code=0; in_small doctor || code=$?; [ $code = 3 ]; }
 step "pgassay: doctor says what there is not" lacks

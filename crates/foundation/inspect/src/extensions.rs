@@ -108,7 +108,7 @@ pub fn extensions(bytes: &[u8]) -> Result<Extensions, Error> {
 }
 
 /// The same of a module of PostgreSQL, with the functions that the server calls by name: those with a
-/// `pg_finfo_` beside them, and `_PG_init`.
+/// `pg_finfo_` next to them, and `_PG_init`.
 ///
 /// # Errors
 /// As for [`crate::inspect_elf`].

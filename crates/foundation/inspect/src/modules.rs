@@ -25,7 +25,7 @@ pub struct Module {
     pub uses: Vec<Use>,
     /// Whether it chooses at run time.
     pub choice: Choice,
-    /// By what it chooses, or what runs without a check.
+    /// The check by which it chooses, or what runs without one.
     pub evidence: Vec<String>,
     /// Extensions that run without a check and that this machine lacks.
     pub lacking: Vec<String>,

@@ -11,7 +11,7 @@ pub(super) struct Role {
     pub among: u32,
 }
 
-/// The clients of a load by what they run.
+/// The clients of a load, grouped by the scripts that they run.
 #[derive(Debug)]
 pub(super) struct Roles<'a> {
     /// Clients of its own, by script; 0 where it has none.

@@ -50,8 +50,8 @@ fn unwrapped(lines: impl Iterator<Item = String>) -> Vec<String> {
     for line in lines {
         if let Some(first) = part.take() {
             let whole = format!("{} {}", first.trim_end(), line.trim());
-            let begins_anew = percentage(unfolded(&line)).is_some();
-            if !begins_anew && entry(&whole, Columns::Unknown).is_some() {
+            let begins_entry = percentage(unfolded(&line)).is_some();
+            if !begins_entry && entry(&whole, Columns::Unknown).is_some() {
                 joined.push(whole);
                 continue;
             }

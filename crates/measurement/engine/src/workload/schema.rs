@@ -35,7 +35,7 @@ impl Made {
         )
     }
 
-    /// Reads the comment back; none where somebody else wrote it.
+    /// Reads the comment back; none where another user wrote it.
     pub fn from_comment(comment: &str) -> Option<Self> {
         let rest = comment.strip_prefix("made by pgassay; schema ")?;
         let (schema, rest) = rest.split_once("; tables ")?;

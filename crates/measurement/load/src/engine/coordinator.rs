@@ -1,4 +1,4 @@
-//! The thread that says when a window begins and ends, and tells the caller how far a slice is.
+//! The thread that starts and ends the window of a slice and reports progress to the caller.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -19,7 +19,7 @@ pub(crate) struct Coordinator<'a> {
     pub follower: Option<&'a mut Follower>,
 }
 
-/// When the caller is to be told next.
+/// When progress is reported next.
 struct Next {
     tick: Option<u64>,
     follow: Option<u64>,

@@ -195,7 +195,7 @@ fn columns(draw: &FromFile, reader: &mut csv::Reader<&[u8]>) -> Result<Vec<usize
     draw.names.iter().map(place).collect()
 }
 
-/// Whether a column holds numbers, and nothing but NULL besides: by the simple protocol these stand in a statement
+/// Whether a column holds only numbers and NULL: by the simple protocol these stand in a statement
 /// without quotes. `007` and `+49` are texts.
 fn are_numbers(values: &[String]) -> bool {
     values.iter().filter(|v| !v.is_empty()).all(|value| {

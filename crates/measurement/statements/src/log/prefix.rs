@@ -49,7 +49,7 @@ static SEVERITY: LazyLock<Regex> = LazyLock::new(|| compiled(&format!("(?:{}) ?:
 /// All severities as alternatives of a pattern.
 static WORDS: LazyLock<String> = LazyLock::new(|| severities().collect::<Vec<_>>().join("|"));
 
-/// A field of a prefix that is guessed, by what it holds.
+/// The contents by which a field of a prefix is recognised.
 static FIELD: LazyLock<Regex> = LazyLock::new(|| {
     compiled(&format!(
         r"(?x)^(?: (?<m>{STAMP}) | (?<n>[0-9]{{10}}\.[0-9]{{3}}\b)

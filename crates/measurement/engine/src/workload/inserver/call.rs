@@ -15,6 +15,6 @@ pub struct Call {
     pub(super) arguments: String,
     /// The values of a PL/pgSQL loop's own parameters, before the first five.
     pub(super) leading: String,
-    /// Sessions that are connected beside it.
+    /// Further sessions that are connected during the call.
     pub company: Company,
 }
