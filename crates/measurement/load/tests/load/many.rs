@@ -28,6 +28,7 @@ fn resident() -> u64 {
 }
 
 const PEER_DIRECTORY: &str = "PGASSAY_TEST_PEER";
+const CLIENT_DIRECTORY: &str = "PGASSAY_TEST_CLIENT";
 
 /// Not a test by itself: what the test below starts as a process of its own, so that the client's
 /// memory and descriptors are the client's alone. It serves until its input ends.
@@ -51,20 +52,14 @@ fn raise_limit() {
     setrlimit(Resource::Nofile, raised).unwrap();
 }
 
+/// Not a test by itself: the clients of the test below, in a process of their own, since tests
+/// that end next to them give memory back.
 #[test]
-fn ten_thousand_clients_fit() {
-    let directory = std::env::temp_dir().join(format!("pga-many-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
-    let mut peer = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "many::peer_process", "--nocapture"])
-        .env(PEER_DIRECTORY, &directory)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    while !directory.join(".s.PGSQL.5432").exists() {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+fn client_process() {
+    let Some(directory) = std::env::var_os(CLIENT_DIRECTORY) else {
+        return;
+    };
+    raise_limit();
     let conninfo = Conninfo::on_socket(&directory.to_string_lossy(), 5432, "load", "load");
     let program = Program::builtin("select-only").unwrap();
     let mut engine = Engine::new(conninfo, program, Options::default());
@@ -83,10 +78,37 @@ fn ten_thousand_clients_fit() {
     assert_eq!(result.lost_count, 0, "{:?}", result.lost);
     let grown = resident() - before;
     assert!(grown < 300, "{clients} clients take {grown} MiB");
-    drop(engine);
+}
+
+#[test]
+fn ten_thousand_clients_fit() {
+    let directory = std::env::temp_dir().join(format!("pga-many-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let program = std::env::current_exe().unwrap();
+    let mut peer = Command::new(&program)
+        .args(["--exact", "many::peer_process", "--nocapture"])
+        .env(PEER_DIRECTORY, &directory)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    while !directory.join(".s.PGSQL.5432").exists() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let clients = Command::new(&program)
+        .args(["--exact", "many::client_process", "--nocapture"])
+        .env(CLIENT_DIRECTORY, &directory)
+        .output()
+        .unwrap();
     drop(peer.stdin.take());
     peer.wait().unwrap();
     std::fs::remove_dir_all(&directory).unwrap();
+    assert!(
+        clients.status.success(),
+        "{}",
+        String::from_utf8_lossy(&clients.stderr)
+    );
+    assert!(String::from_utf8_lossy(&clients.stdout).contains("1 passed"));
 }
 
 #[test]
