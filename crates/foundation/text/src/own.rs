@@ -8,6 +8,9 @@ use crate::sql;
 /// `application_name` of sessions that observe.
 pub const OBSERVER: &str = "pgassay observer";
 
+/// The name of the threads that give the load.
+pub const LOAD_THREAD: &str = "load";
+
 /// The comment in each statement of such a session.
 pub const TAG: &str = "/* pgassay */";
 

@@ -23,6 +23,7 @@ use super::tally;
 use super::worker::{Assignment, Control, Shared, Statement, Worker, monotonic};
 use crate::script::{Command, Program, Random};
 use pgassay_pgwire::{ConnectError, Connector, Conninfo};
+use pgassay_text::own::LOAD_THREAD;
 
 /// How many connections are opened at once.
 const CONNECTORS: usize = 16;
@@ -358,7 +359,8 @@ impl Engine {
                     coordinator.unpark();
                     result
                 };
-                match thread::Builder::new().spawn_scoped(scope, worker) {
+                let thread = thread::Builder::new().name(LOAD_THREAD.to_owned());
+                match thread.spawn_scoped(scope, worker) {
                     Ok(handle) => handles.push(handle),
                     Err(error) => {
                         running.fetch_sub(1, Ordering::Release);

@@ -26,6 +26,7 @@ mod pmu;
 mod relations;
 mod sched;
 mod server;
+mod shared_cpu;
 mod statements;
 mod unwind;
 mod waits;

@@ -18,6 +18,7 @@ use pgassay_text::own::{OBSERVER, TAG};
 use super::blockers::Looking;
 use super::cpu::{process_ns, thread_ns};
 use super::perf::online_cpus;
+use super::shared_cpu::Looks;
 use super::statements::{Example, Origin, Sightings};
 
 /// Sessions in a statement. The statement is read again whenever the search_path is another, so that
@@ -91,14 +92,14 @@ impl Shared {
 }
 
 impl WaitSampler {
-    /// Starts the thread. `beside` are backends that are ours and not to be counted; `local` says
-    /// that the server's processes are those of this machine, and `apart` that sessions of other
-    /// programs are none of the load's.
+    /// Starts the thread. `beside` are backends that are ours and not to be counted; `postmaster` is the
+    /// server's first process where it runs on this machine, and `apart` says that sessions of other programs are none
+    /// of the load's.
     pub fn start(
         conninfo: &Conninfo,
         rate_hz: f64,
         beside: Vec<i32>,
-        local: bool,
+        postmaster: Option<u32>,
         apart: bool,
     ) -> Result<Self, String> {
         let shared = Arc::new(Shared::default());
@@ -107,7 +108,7 @@ impl WaitSampler {
             let shared = Arc::clone(&shared);
             thread::Builder::new()
                 .name("waits".into())
-                .spawn(move || work(&shared, &connector, rate_hz, &beside, (local, apart)))
+                .spawn(move || work(&shared, &connector, rate_hz, &beside, (postmaster, apart)))
                 .map_err(|e| format!("no thread: {e}"))?
         };
         Ok(Self {
@@ -183,14 +184,16 @@ fn work(
     connector: &Connector,
     rate_hz: f64,
     beside: &[i32],
-    (local, apart): (bool, bool),
+    (postmaster, apart): (Option<u32>, bool),
 ) {
+    let local = postmaster.is_some();
     let mut session = open(shared, connector, beside, local);
     let first = Duration::from_secs_f64(0.5 / rate_hz);
     let cpus = online_cpus().len() as f64;
     let mut look_seconds = None;
     let mut looking = Looking::default();
     let mut loaded = false;
+    let mut cpus_looked = Looks::default();
     loop {
         let window = {
             let mut state = shared.state();
@@ -211,6 +214,7 @@ fn work(
             session = open(shared, connector, beside, local);
         }
         let begun = thread_ns();
+        cpus_looked.begin();
         let mut next = window + first;
         while sleep_until(shared, next, window) {
             let Some((open, question)) = &mut session else {
@@ -222,6 +226,8 @@ fn work(
             let period = Duration::from_secs_f64(1.0 / rate);
             let spent = || thread_ns() + backend(shared).and_then(process_ns).unwrap_or(0);
             let before = spent();
+            let ours = |pid: u32| Some(pid) == backend(shared) || beside.contains(&(pid as i32));
+            let shared_cpu = postmaster.and_then(|pid| cpus_looked.look(pid, ours));
             let mut queues = false;
             match look(open, question, apart.then_some(&mut loaded)) {
                 Ok(look) => {
@@ -234,6 +240,11 @@ fn work(
                         let second = window.elapsed().as_secs() as usize;
                         state.record.rate_hz = rate;
                         state.record.add(second, look.seen);
+                        if let Some(seen) = shared_cpu {
+                            let sum = state.record.shared_cpu.get_or_insert_default();
+                            sum.ran += seen.ran;
+                            sum.shared += seen.shared;
+                        }
                         state.statements.look(look.within);
                         state.beside.look(look.beside);
                         state.own_ns = thread_ns().saturating_sub(begun);

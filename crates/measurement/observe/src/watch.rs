@@ -138,8 +138,8 @@ impl Observers {
         };
         if choice.waits {
             let beside = scene.session.iter().map(|s| s.backend_pid()).collect();
-            let local = scene.postmaster.is_ok();
-            match WaitSampler::start(conninfo, waits::RATE_HZ, beside, local, choice.apart) {
+            let postmaster = scene.postmaster.as_ref().ok().copied();
+            match WaitSampler::start(conninfo, waits::RATE_HZ, beside, postmaster, choice.apart) {
                 Ok(sampler) => observers.waits = Some(sampler),
                 Err(why) => observers.missing("waits", why),
             }

@@ -75,6 +75,7 @@ fn assay(origin: Origin, typed: &str, settings: &[(&str, &str)]) -> Analysis {
         warnings: Vec::new(),
     };
     let point = PointAnalysis {
+        levels: None,
         point: Point {
             clients: 8,
             threads: 1,

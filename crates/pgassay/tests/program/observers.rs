@@ -4,6 +4,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
@@ -552,6 +553,50 @@ fn observers_run_beside_loads_of_other_kinds_where_asked_for() {
 
 /// Sessions of which some sleep and the others wait for a lock, for as long as the samples are taken: every look sees
 /// every one of them, however few looks a busy machine leaves time for.
+/// The share of the server's running processes that were on the load's CPU, in each trial of the program as a process of
+/// its own: other tests have load threads in this one.
+fn shared_cpu(bound_to: &[usize], more: &[&str]) -> Vec<f64> {
+    let runs = Scratch::new(&format!("shared{}", more.len()));
+    let mut program = Command::new(env!("CARGO_BIN_EXE_pgassay"));
+    program.args([
+        "run",
+        "select-only",
+        "-c",
+        "1",
+        "--trials",
+        "2",
+        "--time",
+        "1",
+        "--json",
+        "--runs",
+    ]);
+    program.arg(runs.path()).args(more);
+    pgassay_sys::affinity::pin_command(&mut program, bound_to).unwrap();
+    let output = program.output().unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let analysis: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let trials = analysis["stages"][0]["arms"][0]["points"][0]["trials"]
+        .as_array()
+        .unwrap();
+    trials
+        .iter()
+        .map(|trial| trial["metrics"]["shared-cpu"].as_f64().unwrap())
+        .collect()
+}
+
+#[test]
+fn sessions_on_the_cpu_of_their_client_are_seen() {
+    let allowed = pgassay_sys::affinity::allowed_cpus().unwrap();
+    assert_eq!(shared_cpu(&allowed[..1], &[]), [1.0, 1.0]);
+    if allowed.len() > 1 {
+        assert_eq!(shared_cpu(&allowed, &["--pin"]), [0.0, 0.0]);
+    }
+}
+
 #[test]
 fn known_waits_are_reproduced() {
     const SLEEPING: usize = 15;
@@ -583,7 +628,8 @@ fn known_waits_are_reproduced() {
     }
 
     let except = vec![control.backend_pid()];
-    let sampler = WaitSampler::start(&server.owner(), 25.0, except, true, false).unwrap();
+    let sampler =
+        WaitSampler::start(&server.owner(), 25.0, except, Some(server.pid()), false).unwrap();
     let begun = Instant::now();
     sampler.begin();
     thread::sleep(Duration::from_secs(1));

@@ -18,7 +18,8 @@ use pgassay_analysis::stats::sequential::{Decision, Sequential};
 use pgassay_analysis::stats::simulate::{Noise, Rng, launches, normal, rng, wandering_servers};
 use pgassay_analysis::stats::{
     Comparison, Direction, Rule, StatsError, Verdict, compare, compare_in_order, compare_launches,
-    compare_runs, family::judge_family, forecast, noise_floor::NoiseFloor, summarize_positive,
+    compare_runs, family::judge_family, forecast, levels::levels, noise_floor::NoiseFloor,
+    summarize_positive,
 };
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -417,6 +418,44 @@ fn scaling_law<W: Write>(table: &mut Table<W>) -> Result<(), Box<dyn std::error:
     Ok(())
 }
 
+/// Trials of one level taken for several: the most that is allowed; the test errs in 1 of 100.
+const MOST_LEVELS: f64 = 0.015;
+
+fn several_levels<W: Write>(table: &mut Table<W>) -> Result<(), Box<dyn std::error::Error>> {
+    table.heading(
+        "Throughput of 20 trials, 10 % noise, 5000 points: taken for several levels; and of 8 trials at another level",
+        "            noise      8 of one    20 of one     8: 1.5 times    20: 1.5 times     20: 3 times",
+    )?;
+    let mut rng = rng(166);
+    for noise in [
+        Noise::Independent,
+        Noise::HeavyTailed,
+        Noise::Drifting,
+        Noise::Autocorrelated,
+    ] {
+        let mut share = |trials: usize, higher: f64| {
+            let found = (0..FEWER).filter(|_| {
+                let mut values = noise.slices(trials, 0.1, &mut rng);
+                values.iter_mut().for_each(|v| *v = v.exp());
+                values[..trials * 2 / 5]
+                    .iter_mut()
+                    .for_each(|v| *v *= higher);
+                levels(&values).is_some()
+            });
+            found.count() as f64 / f64::from(FEWER)
+        };
+        let shares = [(8, 1.0), (20, 1.0), (8, 1.5), (20, 1.5), (20, 3.0)]
+            .map(|(n, higher)| share(n, higher));
+        // Trials that depend on their order gather by themselves.
+        let holds =
+            noise == Noise::Autocorrelated || shares[..2].iter().all(|share| *share <= MOST_LEVELS);
+        let mut cells = vec![noise.name().to_owned()];
+        cells.extend(shares.map(percent));
+        table.row(&cells, holds)?;
+    }
+    Ok(())
+}
+
 fn histories<W: Write>(table: &mut Table<W>) -> Result<(), Box<dyn std::error::Error>> {
     table.heading(
         "Histories of 40 runs, 3 % noise, 500 each: change points",
@@ -456,6 +495,7 @@ fn all<W: Write>(out: W) -> Result<bool, Box<dyn std::error::Error>> {
     promises(&mut table, rule)?;
     single(&mut table)?;
     scaling_law(&mut table)?;
+    several_levels(&mut table)?;
     histories(&mut table)?;
     let (runs, alarms) = table.equal;
     table.heading(

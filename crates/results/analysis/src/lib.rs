@@ -42,7 +42,7 @@ pub mod within;
 pub use analyse::analyse;
 pub use analysis::Analysis;
 pub use pgassay_evidence::{
-    checkpoints, host, latency, measured, metrics, number, observed, profile, reference, server,
-    storage, top_down, trial_view,
+    checkpoints, host, latency, levels, measured, metrics, number, observed, profile, reference,
+    server, storage, top_down, trial_view,
 };
 pub use {pgassay_rules as bottlenecks, pgassay_stats as stats};

@@ -8,6 +8,7 @@ pub mod checkpoints;
 pub mod fixtures;
 pub mod host;
 pub mod latency;
+pub mod levels;
 pub mod measured;
 pub mod metrics;
 pub mod number;

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::checkpoints::Checkpoints;
 use crate::latency::LatencyDetail;
+use crate::levels::PointLevels;
 use crate::metrics::{MetricId, THROUGHPUT};
 use crate::observed::ArmObserved;
 use crate::server::{Setting, SettingsOf};
@@ -199,6 +200,9 @@ pub struct PointAnalysis {
     /// Latency in all detail: far percentiles, scripts and statements, over time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<LatencyDetail>,
+    /// The levels at which throughput lies, where it is more than one: then nothing was measured at the estimate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub levels: Option<PointLevels>,
     /// Every trial, in the order in which they ran.
     pub trials: Vec<TrialAnalysis>,
     /// What qualifies this point.

@@ -74,6 +74,21 @@ pub const SERVER_CPU: MetricId = MetricId(&Metric {
     of: |t| t.per_transaction_us(t.server_cpus?),
 });
 
+/// Share of the server's running processes that were on a CPU of the load.
+pub const SHARED_CPU: MetricId = MetricId(&Metric {
+    id: "shared-cpu",
+    heading: "on the load's CPUs",
+    unit: "share",
+    better: LowerIsBetter,
+    explanation: "Share of the server's processes, of those that ran, that last ran on the CPU of a load thread: a client and its session take turns there.",
+    values: Measured,
+    of: |t| {
+        let observed = t.record.observed.as_ref()?;
+        let seen = observed.waits.as_ref()?.shared_cpu?;
+        (seen.ran > 0).then(|| f64::from(seen.shared) / f64::from(seen.ran))
+    },
+});
+
 /// Median latency from the scheduled start.
 pub const P50: MetricId = MetricId(&Metric {
     id: "p50",
@@ -379,6 +394,7 @@ pub const METRICS: &[MetricId] = &[
     SERVER_CPUS,
     MACHINE_CPUS,
     STEAL,
+    SHARED_CPU,
     BUFFER_HITS,
     BUFFER_MISSES,
     LOGICAL_READS,
@@ -499,6 +515,11 @@ impl MetricId {
     /// facts or storage is not shown by a trial alone.
     pub fn in_trial(self, trial: &Trial) -> Option<f64> {
         (self.of)(&TrialView::of(trial, Server::default()))
+    }
+
+    /// Its value in a trial; `None` where the trial does not show it.
+    pub fn in_view(self, trial: &TrialView) -> Option<f64> {
+        (self.of)(trial)
     }
 
     /// What is followed unless something else is asked for.

@@ -54,6 +54,9 @@ caveats! {
     /// Trials rise or fall with time.
     Drift, "drift",
         "the results drift over the run: expect a different level next time";
+    /// The trials lie at several levels.
+    SeveralLevels, "several-levels",
+        "the trials lie at several levels, and hardly any at the value between them: it describes none of them";
     /// Neighbouring trials are correlated.
     Autocorrelated, "autocorrelated",
         "neighbouring trials are correlated: the interval is narrower than it should be";
@@ -95,7 +98,7 @@ caveats! {
         "some points lie more than 15 % from the fitted curve";
     /// Points were left out of the fit.
     PointsExcluded, "points-excluded",
-        "points that do not measure the server's scaling (limited by the client, or beyond the cores) were left out";
+        "points that do not measure the server's scaling (limited by the client, at several levels, or beyond the cores) were left out";
     /// Outside the measured range.
     Extrapolated, "extrapolated",
         "extrapolated: nothing was measured there";

@@ -12,6 +12,7 @@ pub mod family;
 pub mod forecast;
 pub mod history;
 mod launches;
+pub mod levels;
 pub mod noise_floor;
 #[cfg(test)]
 mod oracles;
@@ -34,6 +35,7 @@ pub use estimate::{Estimate, FEWEST, LEVEL, relative_spread, summarize, summariz
 pub use forecast::{Forecast, forecast};
 pub use history::{ChangeRule, History, change_points};
 pub use launches::compare_launches;
+pub use levels::{Level, levels};
 pub use noise_floor::NoiseFloor;
 pub use paired::{Comparison, compare};
 pub use pooled::{Pooled, pool};

@@ -13,6 +13,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::caveat::{Caveat, add};
 use super::estimate::{Estimate, FEWEST, LEVEL, summarize_positive};
+use super::levels::levels;
 use super::order::quantile_of_sorted;
 use super::scaling_law::{Law, LeastSquares, least_squares};
 use super::simulate;
@@ -55,6 +56,8 @@ pub enum Exclusion {
     ClientBound,
     /// More than the machine has cores.
     BeyondCores,
+    /// Its trials lie at several levels, and none of them at the value between.
+    SeveralLevels,
     /// No positive throughput was measured.
     NoThroughput,
 }
@@ -75,6 +78,16 @@ pub enum Refusal {
         "only {have} of the counts were not limited by the client: the others measure the load generator; give it more threads or another machine"
     )]
     ClientBound {
+        /// Counts left.
+        have: usize,
+        /// Counts left out.
+        excluded: Vec<u32>,
+    },
+    /// Too few are left once those at several levels are out.
+    #[error(
+        "only {have} of the counts have one level of throughput: between the levels of the others nothing was measured"
+    )]
+    SeveralLevels {
         /// Counts left.
         have: usize,
         /// Counts left out.
@@ -197,6 +210,8 @@ pub fn fit(points: &[ScalingPoint], cores: Option<u32>, seed: u64) -> Result<Sca
             Some(Exclusion::BeyondCores)
         } else if positive.is_empty() || point.n == 0 {
             Some(Exclusion::NoThroughput)
+        } else if levels(&positive).is_some() {
+            Some(Exclusion::SeveralLevels)
         } else {
             None
         };
@@ -269,11 +284,18 @@ fn too_few(have: usize, excluded: &[(u32, Exclusion)], cores: Option<u32>) -> Re
             .collect()
     };
     let (client, beyond) = (of(Exclusion::ClientBound), of(Exclusion::BeyondCores));
+    let several = of(Exclusion::SeveralLevels);
     match cores {
         _ if !client.is_empty() && have + client.len() >= FEWEST_COUNTS => Refusal::ClientBound {
             have,
             excluded: client,
         },
+        _ if !several.is_empty() && have + several.len() >= FEWEST_COUNTS => {
+            Refusal::SeveralLevels {
+                have,
+                excluded: several,
+            }
+        }
         Some(cores) if !beyond.is_empty() => Refusal::BeyondCores { have, cores },
         _ => Refusal::TooFewPoints { have },
     }
@@ -572,6 +594,25 @@ pub(super) mod tests {
             })
         );
         assert_eq!(got.predict(0.5), Err(PredictionRefusal::BelowOne(0.5)));
+    }
+
+    #[test]
+    fn counts_at_several_levels_are_left_out() {
+        let mut points = sweep([1000.0, 0.05, 1e-3], 1, 0.0, 1);
+        let low = (0..6).map(|i| 300.0 + f64::from(i));
+        let high = (0..6).map(|i| 900.0 + f64::from(i));
+        points[0].throughput = low.chain(high).collect();
+        let fitted = fit(&points, None, 1).unwrap();
+        assert_eq!(fitted.excluded, [(1, Exclusion::SeveralLevels)]);
+        let two = points[0].throughput.clone();
+        points[1..4]
+            .iter_mut()
+            .for_each(|p| p.throughput = two.clone());
+        let refused = fit(&points, None, 1);
+        assert!(
+            matches!(&refused, Err(Refusal::SeveralLevels { have: 3, excluded }) if *excluded == [1, 2, 4, 8]),
+            "{refused:?}"
+        );
     }
 
     #[test]

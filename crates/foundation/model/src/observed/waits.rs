@@ -44,6 +44,19 @@ pub struct WaitRecord {
     pub keys: Vec<WaitKey>,
     /// One entry a second of the window.
     pub seconds: Vec<WaitSecond>,
+    /// Whether sessions ran on CPUs of the load; none where the load or the server runs elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_cpu: Option<SharedCpu>,
+}
+
+/// The server's processes that ran between two samples, summed over the samples.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SharedCpu {
+    /// All of them.
+    pub ran: u32,
+    /// Those that last ran on the CPU on which a load thread last ran.
+    pub shared: u32,
 }
 
 /// The samples of one second.

@@ -155,9 +155,17 @@ fn peak_sentence(analysis: &Analysis, arm: &ArmAnalysis, did: &StageArm) -> Opti
         0 | 1 => String::new(),
         _ => format!("{}: ", arm.label),
     };
+    let workload = &analysis.main().plan.workload.name;
+    if let Some(levels) = &peak.levels {
+        return Some(format!(
+            "{of}{workload} runs at {} levels: {} tps, {}.",
+            levels.levels.len(),
+            levels.in_words(),
+            clients(peak)
+        ));
+    }
     Some(format!(
-        "{of}{} {} {} tps, {}{}.",
-        analysis.main().plan.workload.name,
+        "{of}{workload} {} {} tps, {}{}.",
         peaks_at(did),
         resolved(rate(peak), &peak.throughput_tps),
         clients(peak),
@@ -175,6 +183,16 @@ fn growth_sentence(did: &StageArm) -> Option<String> {
             .iter()
             .find(|p| rate(peak) <= GROWTH * rate(p))
             .unwrap_or(peak);
+        // Between levels nothing was measured, so that there is no ratio either.
+        let between = [first, knee]
+            .into_iter()
+            .find(|point| point.levels.is_some());
+        if let Some(point) = between {
+            return Some(format!(
+                "How it scales is not known: {} give several levels of throughput.",
+                clients(point)
+            ));
+        }
         if knee.point.clients > first.point.clients && rate(first) > 0.0 {
             let from = match first.point.clients {
                 1 => String::new(),

@@ -11,7 +11,9 @@ use pgassay_model::workload::Dials;
 use super::failed::example;
 use super::machines;
 use crate::ceiling::Ceiling;
+use crate::levels::PointLevels;
 use crate::measured::{LatencyRange, PointAnalysis, TrialAnalysis};
+use crate::stats::Caveat;
 use crate::trial_view::{Server, TrialView, median_share, others_busy};
 use crate::{latency, metrics};
 
@@ -97,9 +99,17 @@ fn analyse_point(point: Point, trials: &[TrialView]) -> Option<PointAnalysis> {
         *failures.entry(state.clone()).or_default() += count;
     }
     let calls = calls(trials);
+    let mut throughput_tps = metrics.remove(&metrics::THROUGHPUT)?;
+    let levels = PointLevels::of(trials);
+    let mut warnings = warnings(trials);
+    if let Some(levels) = &levels {
+        throughput_tps.warn(Caveat::SeveralLevels);
+        warnings.insert(0, several_levels(levels));
+    }
     Some(PointAnalysis {
         point,
-        throughput_tps: metrics.remove(&metrics::THROUGHPUT)?,
+        throughput_tps,
+        levels,
         metrics,
         latency_us: latency_range(trials)?,
         client_calls_per_transaction: calls.map(|(calls, done)| calls.sum() as f64 / done),
@@ -109,9 +119,27 @@ fn analyse_point(point: Point, trials: &[TrialView]) -> Option<PointAnalysis> {
         failures: failures.into_iter().collect(),
         ceiling_tps: None,
         detail: None,
-        warnings: warnings(trials),
+        warnings,
         trials: trials.iter().map(reduce).collect(),
     })
+}
+
+/// Says at which levels a point's trials lie, and what tells these apart.
+fn several_levels(levels: &PointLevels) -> Warning {
+    let mut text = format!(
+        "throughput lies at {} levels: {} transactions a second; the value between them describes none",
+        levels.levels.len(),
+        levels.in_words()
+    );
+    for separation in levels.separations() {
+        text.push_str("; ");
+        text.push_str(&separation);
+    }
+    let remedy = match levels.separated_by.is_empty() {
+        true => "measure more trials (--trials), or give the load CPUs of its own (--pin)",
+        false => "hold what differs between the levels, and measure each by itself",
+    };
+    Warning::new(Caveat::SeveralLevels.id(), text).with_remedy(remedy)
 }
 
 /// Compares a point with what the client can do at most.

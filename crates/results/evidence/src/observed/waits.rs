@@ -235,6 +235,7 @@ mod tests {
                 samples: 1,
                 counts: vec![(7, 1)],
             }],
+            shared_cpu: None,
         };
         assert_eq!(
             analyse([&record].into_iter(), 1.0).unwrap().active_sessions,

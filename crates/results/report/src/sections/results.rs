@@ -178,6 +178,9 @@ pub fn chart(load: &StageAnalysis) -> Option<Chart> {
 /// Linear scaling from the first point, in steps fine enough for a log axis.
 fn ideal(arm: &StageArm, several: bool) -> Option<Guide> {
     let (first, last) = (arm.points.first()?, arm.points.last()?);
+    if first.levels.is_some() {
+        return None;
+    }
     let start = f64::from(first.point.clients);
     let octaves = (f64::from(last.point.clients) / start).log2();
     if !octaves.is_finite() || octaves <= 0.0 {

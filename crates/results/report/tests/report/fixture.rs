@@ -592,6 +592,7 @@ fn point_analysis(point: Point, indices: &[u32], noise: &mut Noise) -> PointAnal
         over(&values.collect::<Vec<f64>>())
     };
     PointAnalysis {
+        levels: None,
         point,
         throughput_tps: each(metrics::THROUGHPUT),
         metrics: trials[0]

@@ -8,20 +8,20 @@ use super::rank_null::RankNull;
 use super::*;
 
 /// The tab-separated rows of a table whose first cell is `what`.
-fn rows<'a>(table: &'a str, what: &'a str) -> impl Iterator<Item = Vec<&'a str>> {
+pub(super) fn rows<'a>(table: &'a str, what: &'a str) -> impl Iterator<Item = Vec<&'a str>> {
     table
         .lines()
         .map(|line| line.trim_end().split('\t').collect::<Vec<_>>())
         .filter(move |row| row[0] == what)
 }
 
-fn numbers(cell: &str) -> Vec<f64> {
+pub(super) fn numbers(cell: &str) -> Vec<f64> {
     cell.split(' ')
         .map(|v| v.parse().expect("a number"))
         .collect()
 }
 
-fn number(cell: &str) -> f64 {
+pub(super) fn number(cell: &str) -> f64 {
     numbers(cell)[0]
 }
 
