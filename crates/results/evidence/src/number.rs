@@ -24,8 +24,8 @@ pub struct Shown {
 pub struct ShownInterval {
     /// Both ends, such as `18,120–18,740`.
     pub ends: String,
-    /// The end further from the estimate, relative to it: `±2%`, rounded up.
-    pub percent: String,
+    /// The end further from the estimate, relative to it and rounded up: `±2%`; beyond a half both ends, in parentheses.
+    pub short: String,
 }
 
 /// What stands where there is no figure.
@@ -43,9 +43,12 @@ pub fn shown(e: &Estimate) -> Shown {
     let has_interval = e.n > 1 && e.low.is_finite() && e.high.is_finite();
     Shown {
         value: at_place(e.estimate, place),
-        interval: has_interval.then(|| ShownInterval {
-            ends: range(e.low, e.high, place),
-            percent: percent(e),
+        interval: has_interval.then(|| {
+            let ends = range(e.low, e.high, place);
+            ShownInterval {
+                short: percent(e).unwrap_or_else(|| format!("({ends})")),
+                ends,
+            }
         }),
     }
 }
@@ -154,23 +157,25 @@ fn range(low: f64, high: f64, place: i32) -> String {
     format!("{}{between}{}", at_place(low, place), at_place(high, place))
 }
 
-fn percent(e: &Estimate) -> String {
+/// The end further from the estimate, relative to it; none beyond a half, where ± would suggest ends that are not there.
+fn percent(e: &Estimate) -> Option<String> {
     let furthest = (e.high - e.estimate).max(e.estimate - e.low);
-    if e.estimate == 0.0 {
-        return String::from(if furthest == 0.0 { "±0%" } else { "±?" });
+    let percent = match furthest {
+        0.0 => 0.0,
+        furthest => (furthest / e.estimate.abs() * 100.0).max(0.0),
+    };
+    if percent > 50.0 {
+        return None;
     }
-    let percent = (furthest / e.estimate.abs() * 100.0).max(0.0);
     // a hair below a whole per cent is that per cent, not the next
     let up = |x: f64| (x - 1e-9).ceil().max(0.0) + 0.0; // no -0
-    if up(percent * 10.0) == 0.0 {
+    Some(if up(percent * 10.0) == 0.0 {
         "±0%".to_owned()
     } else if up(percent * 10.0) < 10.0 {
         format!("±{:.1}%", up(percent * 10.0) / 10.0)
-    } else if percent < 1000.0 {
-        format!("±{:.0}%", up(percent))
     } else {
-        "±>999%".to_owned()
-    }
+        format!("±{:.0}%", up(percent))
+    })
 }
 
 /// Thousands separators in the whole part.
@@ -212,7 +217,7 @@ mod tests {
                 (123456.0, 60000.0, 190000.0),
                 "120,000",
                 "60,000–190,000",
-                "±54%",
+                "(60,000–190,000)",
             ),
             (
                 (0.0123, 0.0120, 0.0126),
@@ -220,18 +225,18 @@ mod tests {
                 "0.01200–0.01260",
                 "±3%",
             ),
-            ((-1.26, -3.1, 0.6), "−1.3", "−3.1 to 0.6", "±148%"),
+            ((-1.26, -3.1, 0.6), "−1.3", "−3.1 to 0.6", "(−3.1 to 0.6)"),
             ((100.0, 98.0, 102.0), "100.0", "98.0–102.0", "±2%"),
             ((0.0, 0.0, 0.0), "0.00", "0.00–0.00", "±0%"),
             ((0.997, 0.997, 0.997), "0.997", "0.997–0.997", "±0%"),
-            ((1.0, 0.0, 40.0), "1.0", "0.0–40.0", "±>999%"),
+            ((1.0, 0.0, 40.0), "1.0", "0.0–40.0", "(0.0–40.0)"),
         ];
         for ((value, low, high), text, ends, percent) in cases {
             let shown = shown(&estimate(value, low, high, 5));
             assert_eq!(shown.value, text);
             let interval = shown.interval.expect("five trials have an interval");
             assert_eq!(
-                (interval.ends.as_str(), interval.percent.as_str()),
+                (interval.ends.as_str(), interval.short.as_str()),
                 (ends, percent)
             );
         }

@@ -64,7 +64,7 @@ const OTHERS: f64 = 0.1;
 pub fn others_busy(share: Option<f64>) -> Option<Warning> {
     let share = share.filter(|share| *share > OTHERS)?;
     let text = format!(
-        "other processes used {:.0} % of the CPU; figures are too low",
+        "other processes used {:.0} % of the CPU; the figures hold for a machine shared with them",
         share * 100.0
     );
     let warning = Warning::new("others-busy", text);

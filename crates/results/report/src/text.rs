@@ -427,7 +427,7 @@ impl Page {
                 match (shown.interval, form) {
                     (None, _) => shown.value,
                     (Some(i), Form::Range) => format!("{} ({})", shown.value, i.ends),
-                    (Some(i), Form::Percent) => format!("{} {}", shown.value, i.percent),
+                    (Some(i), Form::Percent) => format!("{} {}", shown.value, i.short),
                 }
             }
         };

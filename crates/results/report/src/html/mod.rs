@@ -178,7 +178,7 @@ fn tiles(tiles: &[Tile]) -> Markup {
                             }
                             " " (tile.unit)
                             @if let Some(interval) = shown.interval {
-                                " " span.interval title=(interval.percent) { (interval.ends) }
+                                " " span.interval title=(interval.short) { (interval.ends) }
                             }
                             @if !tile.remark.is_empty() { " " span.remark { (text(&tile.remark)) } }
                         }
@@ -517,7 +517,7 @@ fn value(value: &Value, marks: &Markup) -> Markup {
             html! {
                 (shown.value) (marks)
                 @if let Some(interval) = shown.interval {
-                    " " span.interval title=(interval.percent) { (interval.ends) }
+                    " " span.interval title=(interval.short) { (interval.ends) }
                 }
             }
         }
