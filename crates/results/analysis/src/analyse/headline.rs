@@ -189,7 +189,7 @@ fn growth_sentence(did: &StageArm) -> Option<String> {
             .find(|point| point.levels.is_some());
         if let Some(point) = between {
             return Some(format!(
-                "How it scales is not known: {} give several levels of throughput.",
+                "How throughput scales is not known: with {} it lies at several levels.",
                 clients(point)
             ));
         }
@@ -288,6 +288,8 @@ fn duration(us: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use pgassay_model::observed::waits::SharedCpu;
+
     use super::*;
 
     #[test]
@@ -306,5 +308,71 @@ mod tests {
         // Too little to matter, and too uncertain to be told.
         assert_eq!(told(&tps(106_500.0, 100.0)), ", then flat");
         assert_eq!(told(&tps(82_000.0, 30_000.0)), ", then flat");
+    }
+
+    /// A sweep whose points of one client do three times as much in every other trial, in which client and session
+    /// share a CPU.
+    fn at_two_levels(point: u32) -> pgassay_model::record::RecordedRun {
+        let mut run = pgassay_evidence::fixtures::run(0.05, |_| 0.0);
+        let more = run.trials.clone();
+        run.trials.extend(more);
+        run.header.experiment.stages[0].plan.trials = 12;
+        let mut here = 0;
+        for (index, trial) in (0u32..).zip(&mut run.trials) {
+            trial.slice.index = index;
+            if trial.slice.point == point {
+                here += 1;
+                let shares = here % 2 == 0;
+                trial.transactions *= if shares { 3 } else { 1 };
+                let waits = trial.observed.as_mut().unwrap().waits.as_mut().unwrap();
+                waits.shared_cpu = Some(SharedCpu {
+                    ran: 50,
+                    shared: if shares { 49 } else { 1 },
+                });
+            }
+        }
+        run
+    }
+
+    #[test]
+    fn nothing_is_derived_from_a_point_at_several_levels() {
+        let analysis = crate::analyse(&at_two_levels(0));
+        let point = &analysis.main().arms[0].points[0];
+        let warning = point
+            .warnings
+            .iter()
+            .find(|w| w.id == "several-levels")
+            .unwrap();
+        assert_eq!(
+            warning.text,
+            "throughput lies at 2 levels: 30,060 (6 trials) and 9,980 (6 trials) transactions a second; the value \
+             between them describes none; on the load's CPUs: 2 % in the 6 trials of the lower level, 98 % in the 6 of \
+             the higher"
+        );
+        assert!(
+            analysis.headline.iter().any(|s| s
+                == "How throughput scales is not known: with 1 client it lies at several levels."),
+            "{:?}",
+            analysis.headline
+        );
+        assert!(!analysis.headline.iter().any(|s| s.starts_with("Scales")));
+        let fitted = crate::fit::fit(&analysis).arms.remove(0).scaling.unwrap();
+        assert!(!fitted.fitted.contains(&1), "{:?}", fitted.fitted);
+        // The same sweep without levels scales.
+        let plain = crate::analyse(&pgassay_evidence::fixtures::run(0.05, |_| 0.0));
+        assert!(plain.headline.iter().any(|s| s.starts_with("Scales")));
+    }
+
+    #[test]
+    fn a_peak_at_several_levels_names_them() {
+        let plain = crate::analyse(&pgassay_evidence::fixtures::run(0.05, |_| 0.0));
+        let peak = plain.main().arms[0].points.len() as u32 - 1;
+        let analysis = crate::analyse(&at_two_levels(peak));
+        let named = |s: &String| s.contains(" runs at 2 levels: ") && s.contains("(6 trials) and ");
+        assert!(
+            analysis.headline.iter().any(named),
+            "{:?}",
+            analysis.headline
+        );
     }
 }
