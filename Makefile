@@ -1,6 +1,8 @@
 # `make help` lists the targets.
 
 CARGO := scripts/cargo.sh
+# The build script finds these: no source names them, and cargo fmt goes by sources.
+RULES := $(wildcard crates/results/rules/src/detect/*/*.rs)
 PROGRAM := target/release/pgassay
 PREFIX ?= /usr/local
 # Further arguments for pgassay: make assay ARGS='--quick temp:15'
@@ -34,6 +36,7 @@ test: export CARGO_INCREMENTAL = 0
 test: ## run all tests, formatting, clippy, documentation, the extension's and the pages' tests
 	@scripts/bootstrap.sh test
 	$(CARGO) fmt --all --check
+	@$(CARGO) --with rustfmt --check --edition 2024 $(RULES)
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	scripts/test-workspace.sh
 	scripts/test-extension.sh
@@ -54,6 +57,7 @@ test-records:
 .PHONY: check test-all
 check: ## while you work: formatting, types of everything, unit tests and recorded cases of what changed and what uses it
 	$(CARGO) fmt --all --check
+	@$(CARGO) --with rustfmt --check --edition 2024 $(RULES)
 	$(CARGO) check --workspace --all-targets --locked
 	scripts/test-changed.sh --test check --test published_profiles --test pmu --test kernels --test report --test weighed
 

@@ -1,4 +1,4 @@
-//! Turns the pages of the catalogue into the table of its entries.
+//! Turns the pages of the catalogue into the table of its entries, and the files of rules into modules.
 //!
 //! A page that is not whole fails the build with its name and the line, so that
 //! nothing needs to be parsed, or can fail, at run time.
@@ -9,26 +9,79 @@ use std::{env, fs};
 
 const PAGES: &str = "src/catalogue";
 
+/// Below it: a folder for each subject, and in it a file for each rule, or a few.
+const RULES: &str = "src/detect";
+/// Folders there that have no rules.
+const SHARED: &[&str] = &["common", "tests"];
+
 /// The headings of a page, in their order.
 const HEADINGS: [&str; 3] = ["Why it matters", "Impact", "Remedy"];
 
 fn main() {
-    println!("cargo::rerun-if-changed={PAGES}");
-    let mut pages: Vec<PathBuf> = fs::read_dir(PAGES)
-        .unwrap_or_else(|e| panic!("{PAGES}: {e}"))
-        .map(|file| file.unwrap_or_else(|e| panic!("{PAGES}: {e}")).path())
-        .filter(|path| path.extension().is_some_and(|e| e == "md"))
-        .collect();
-    pages.sort();
+    let mut pages = listed(Path::new(PAGES));
+    pages.retain(|path| path.extension().is_some_and(|e| e == "md"));
     let mut table = String::from("&[\n");
     for path in &pages {
         println!("cargo::rerun-if-changed={}", path.display());
         entry(path, &mut table);
     }
     table.push(']');
+    write("entries.rs", &table);
+    write("rules.rs", &rules());
+}
+
+fn write(name: &str, text: &str) {
     let out = env::var_os("OUT_DIR").unwrap_or_else(|| panic!("cargo sets OUT_DIR"));
-    let file = Path::new(&out).join("entries.rs");
-    fs::write(&file, table).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+    let file = Path::new(&out).join(name);
+    fs::write(&file, text).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+}
+
+/// What a folder has, by name.
+fn listed(folder: &Path) -> Vec<PathBuf> {
+    println!("cargo::rerun-if-changed={}", folder.display());
+    let files = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let mut paths: Vec<PathBuf> = files
+        .map(|file| {
+            file.unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
+                .path()
+        })
+        .collect();
+    paths.sort();
+    paths
+}
+
+fn name(path: &Path) -> &str {
+    let stem = path.file_stem().and_then(|stem| stem.to_str());
+    stem.unwrap_or_else(|| panic!("{}: no name for a module", path.display()))
+}
+
+/// The modules of all rules, and the list of their detectors.
+fn rules() -> String {
+    let root = env::current_dir().unwrap_or_else(|e| panic!("the crate's folder: {e}"));
+    let (mut modules, mut detectors) = (String::new(), String::new());
+    let folders = listed(Path::new(RULES)).into_iter();
+    for folder in folders.filter(|f| f.is_dir() && !SHARED.contains(&name(f))) {
+        let subject = name(&folder);
+        let _ = writeln!(modules, "mod {subject} {{");
+        let files = listed(&folder).into_iter();
+        for file in files.filter(|f| f.extension().is_some_and(|e| e == "rs") && name(f) != "tests")
+        {
+            println!("cargo::rerun-if-changed={}", file.display());
+            let rule = name(&file);
+            let _ = writeln!(
+                modules,
+                "    #[path = {:?}]\n    pub mod {rule};",
+                root.join(&file)
+            );
+            let text =
+                fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+            if text.contains("const DETECTORS:") {
+                let _ = writeln!(detectors, "    {subject}::{rule}::DETECTORS,");
+            }
+        }
+        modules += "}\n";
+    }
+    format!("{modules}const RULES: &[&[Detector]] = &[\n{detectors}];\n")
 }
 
 /// Writes a page as a literal of `Entry`.

@@ -1,86 +1,23 @@
 //! Detectors: each looks for the signs of one entry of the catalogue.
 //!
-//! An entry may have several, of several kinds. To add one, write a function in the file of
-//! its kind, or a row of a table, and name the entry beside it in that file's `DETECTORS`.
+//! A folder for each subject, and in it a file for each rule or a few that share their evidence. `build.rs` finds them:
+//! a file is a module, and its `DETECTORS` name the entries that it recognises. What rules of several files share is in
+//! `common`.
 
-mod alternatives;
-mod amounts;
-mod beside;
-mod blockers;
-mod build;
-mod catalogs;
-mod checkpoints;
-mod commits;
-mod computations;
-mod conditions;
-mod connections;
-mod counts;
-mod cpus;
-mod ctes;
-mod cursors;
-mod database;
-mod declared;
-mod estimates;
-mod failures;
-mod felt;
-mod forms;
-mod functions;
-mod gentler;
-mod hits;
-mod horizon;
-mod identity;
-mod locked;
-mod logging;
-mod max_wal_size;
-mod memory;
-mod memory_samples;
-mod nodes;
-mod notify;
-mod objects;
-mod one_by_one;
-mod others;
-mod pages;
-mod partitions;
-mod placement;
-mod planning;
-mod plans;
-mod pools;
-mod process;
-mod processor;
-mod products;
+mod common;
 pub(super) mod reference;
-mod releases;
-mod run;
-mod samples;
-mod scaling;
-mod schema;
-mod sessions;
-mod settings;
-mod shapes;
-mod snapshot_samples;
-mod spilling;
-mod standbys;
-mod statements;
 mod stems;
-mod storage;
-mod subplans;
 #[cfg(test)]
 pub mod tests;
-mod unread_indexes;
-mod updates;
-mod visibility;
-mod volume;
-mod wait_shares;
-mod waiting;
-mod waits;
-mod wal;
-mod whole;
-mod writes;
-mod written;
 
-pub use cpus::{SATURATED, filled_by_own_work};
-pub use others::look as others;
+// A module for each folder of rules with those for its files, and `RULES`, the detectors of all of them.
+include!(concat!(env!("OUT_DIR"), "/rules.rs"));
+
+pub use processor::cpus::{SATURATED, filled_by_own_work};
+pub use scalar::others::look as others;
 pub use stems::stem;
+
+use scalar::{others, samples as cpu_samples, settings, waits};
 
 use super::evidence::Evidence;
 use super::fact_view::FactView;
@@ -128,62 +65,6 @@ const fn run(entry: &'static str, look: fn(&Evidence) -> Option<Observation>) ->
     }
 }
 
-/// The detectors that are functions, by file.
-const FUNCTIONS: &[&[Detector]] = &[
-    pages::DETECTORS,
-    memory::DETECTORS,
-    processor::DETECTORS,
-    build::DETECTORS,
-    releases::DETECTORS,
-    sessions::DETECTORS,
-    storage::DETECTORS,
-    written::DETECTORS,
-    wal::DETECTORS,
-    standbys::DETECTORS,
-    statements::DETECTORS,
-    schema::DETECTORS,
-    samples::DETECTORS,
-    memory_samples::DETECTORS,
-    snapshot_samples::DETECTORS,
-    planning::DETECTORS,
-    run::DETECTORS,
-    volume::DETECTORS,
-    checkpoints::DETECTORS,
-    commits::DETECTORS,
-    cpus::DETECTORS,
-    scaling::DETECTORS,
-    placement::DETECTORS,
-    plans::DETECTORS,
-    partitions::DETECTORS,
-    estimates::DETECTORS,
-    alternatives::DETECTORS,
-    whole::DETECTORS,
-    ctes::DETECTORS,
-    products::DETECTORS,
-    subplans::DETECTORS,
-    visibility::DETECTORS,
-    spilling::DETECTORS,
-    objects::DETECTORS,
-    catalogs::DETECTORS,
-    beside::DETECTORS,
-    blockers::DETECTORS,
-    writes::DETECTORS,
-    database::DETECTORS,
-    failures::DETECTORS,
-    amounts::DETECTORS,
-    notify::DETECTORS,
-    one_by_one::DETECTORS,
-    functions::DETECTORS,
-    cursors::DETECTORS,
-    updates::DETECTORS,
-    connections::DETECTORS,
-    identity::DETECTORS,
-    logging::DETECTORS,
-    process::DETECTORS,
-    pools::DETECTORS,
-    declared::DETECTORS,
-];
-
 /// What looks at one kind of evidence for an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
@@ -214,7 +95,7 @@ impl Kind {
 
 /// Every detector's entry and kind.
 pub fn all() -> impl Iterator<Item = (&'static str, Kind)> {
-    let functions = FUNCTIONS.iter().copied().flatten().map(|detector| {
+    let functions = RULES.iter().copied().flatten().map(|detector| {
         let kind = match detector.look {
             Look::Facts(_) => Kind::Audit,
             Look::Samples(_) => Kind::Samples,
@@ -224,7 +105,11 @@ pub fn all() -> impl Iterator<Item = (&'static str, Kind)> {
     });
     functions
         .chain(settings::entries().map(|entry| (entry, Kind::Audit)))
-        .chain(samples::LOCKS.iter().map(|row| (row.entry, Kind::Samples)))
+        .chain(
+            cpu_samples::LOCKS
+                .iter()
+                .map(|row| (row.entry, Kind::Samples)),
+        )
         .chain(waits::ROWS.iter().map(|row| (row.entry, Kind::Waits)))
         .chain(others::ENTRIES.iter().copied())
         .chain([(reference::ENTRY, Kind::Reference)])
@@ -233,7 +118,7 @@ pub fn all() -> impl Iterator<Item = (&'static str, Kind)> {
 /// What an audit makes of an entry; none if no detector looks for it in facts. A finding
 /// counts before a pass, and a pass before what could not be judged.
 pub fn audit(entry: &str, facts: &FactView) -> Option<Judged> {
-    let functions = FUNCTIONS.iter().copied().flatten();
+    let functions = RULES.iter().copied().flatten();
     let judged = functions
         .filter(|detector| detector.entry == entry)
         .filter_map(|detector| match detector.look {
@@ -253,14 +138,14 @@ pub fn audit(entry: &str, facts: &FactView) -> Option<Judged> {
 
 /// What all detectors saw in a load or a profile, by entry.
 pub fn load(evidence: &Evidence) -> Vec<(&'static str, Observation)> {
-    let functions = FUNCTIONS.iter().copied().flatten();
+    let functions = RULES.iter().copied().flatten();
     let mut seen: Vec<(&'static str, Observation)> = functions
         .filter_map(|detector| match detector.look {
             Look::Facts(_) => None,
             Look::Samples(look) | Look::Run(look) => Some((detector.entry, look(evidence)?)),
         })
         .collect();
-    let locks = samples::LOCKS.iter();
+    let locks = cpu_samples::LOCKS.iter();
     seen.extend(locks.filter_map(|row| Some((row.entry, row.look(evidence)?))));
     let events = waits::ROWS.iter();
     seen.extend(events.filter_map(|row| Some((row.entry, row.look(evidence)?))));

@@ -1,8 +1,8 @@
 //! Symptoms whose cause the plan of a statement tells, beyond what the page of a cause can name: who starts the workers, whose
 //! dead rows a node goes through. A further one is a row of [`STEMS`].
 
-use super::amounts::waits_for_workers;
-use super::hits::{is_about, weighty};
+use crate::detect::common::hits::{is_about, weighty};
+use crate::detect::common::wait_shares::waits_for_workers;
 use crate::evidence::Evidence;
 use crate::finding::{Basis, Finding};
 use crate::subjects::Suspect;
@@ -127,9 +127,9 @@ fn of_one_table(_: &Evidence, cause: &Finding, symptom: &Finding) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::database::tests::statement;
-    use super::super::tests::made::{QUIET, looked_at};
     use super::*;
+    use crate::detect::tests::made::statement;
+    use crate::detect::tests::made::{QUIET, looked_at};
     use crate::find;
     use crate::finding::{Circumstances, Observation};
     use pgassay_model::observed::plans::{Node, Plan};

@@ -1,8 +1,8 @@
 //! Findings by the time budget: gains that the CPUs leave room for, CPUs that are full, and
 //! whatever else takes a tenth of the time.
 
-use super::super::database::tests::statement;
 use super::made::{QUIET, Seen, found, found_as, looked_at, one};
+use crate::detect::tests::made::statement;
 use crate::evidence::Evidence;
 use crate::finding::{Confidence, Severity};
 use crate::{disturbed, load};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::super::database::tests::statement;
 use super::made::{found_with, one};
+use crate::detect::tests::made::statement;
 use crate::finding::{Basis, Circumstances, Finding, Observation, Severity};
 use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
 

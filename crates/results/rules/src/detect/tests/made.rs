@@ -1,7 +1,10 @@
 //! A run that is made up, and what is found in it: for the tests of detectors.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use pgassay_model::observed::growth::{Grown, GrowthRecord};
+use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
 use pgassay_model::server::Origin;
 use pgassay_model::storage::{Directory, Storage};
 use pgassay_model::workload::{ScriptPlan, WorkloadPlan};
@@ -15,6 +18,7 @@ use pgassay_evidence::measured::{ReadsAnalysis, ServerSummary};
 use pgassay_evidence::metrics;
 use pgassay_evidence::observed::PointObserved;
 use pgassay_evidence::observed::budget::{Budget, OffCpu, Wait};
+use pgassay_evidence::observed::counters::ServerCounters;
 use pgassay_evidence::observed::statements::{StatementAnalysis, StatementTime};
 use pgassay_evidence::observed::waits::{WaitAnalysis, WaitEvent};
 use pgassay_evidence::profile::summarise;
@@ -301,4 +305,98 @@ pub(in crate::detect) fn looked_at<T>(
 pub(in crate::detect) fn one<'f>(findings: &'f [Finding], id: &str) -> &'f Finding {
     let found = findings.iter().find(|f| f.id == id);
     found.unwrap_or_else(|| panic!("{id} is not among {findings:#?}"))
+}
+
+pub(in crate::detect) fn counters(of: &[(&str, f64)]) -> Option<ServerCounters> {
+    Some(ServerCounters {
+        seconds: 4.0,
+        database: of.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect(),
+        ..ServerCounters::default()
+    })
+}
+
+pub(in crate::detect) fn statement(text: &str, plan: Option<Plan>) -> StatementAnalysis {
+    StatementAnalysis {
+        looks: 100,
+        sightings: 100,
+        statements: vec![StatementTime {
+            text: text.into(),
+            sightings: 80,
+            share: 0.8,
+            cpu_share: 0.8,
+            running: 0.7,
+            sessions: 6.0,
+            plan,
+            ..StatementTime::default()
+        }],
+        other_sessions: 0.0,
+        elsewhere: None,
+    }
+}
+
+pub(in crate::detect) fn grown(name: &str, counters: &[(&str, f64)]) -> Grown {
+    Grown {
+        name: name.into(),
+        grown: counters
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), *v))
+            .collect(),
+        ..Grown::default()
+    }
+}
+
+/// Returns a statement that takes most of the time, writing `public.t`, of which this is known.
+pub(in crate::detect) fn writing(operation: &str, facts: RelationFacts) -> StatementTime {
+    let plan = Plan {
+        root: Node {
+            kind: "ModifyTable".into(),
+            operation: Some(operation.into()),
+            relation: Some("public.t".into()),
+            cost: 8.0,
+            ..Node::default()
+        },
+        relations: BTreeMap::from([("public.t".to_owned(), facts)]),
+        ..Plan::default()
+    };
+    StatementTime {
+        text: format!("{operation} t"),
+        sightings: 90,
+        share: 0.9,
+        cpu_share: 0.9,
+        running: 1.0,
+        plan: Some(plan),
+        ..StatementTime::default()
+    }
+}
+
+/// Returns what is found about such a statement, where tables grew like this.
+pub(in crate::detect) fn found_writing(
+    operation: &str,
+    facts: RelationFacts,
+    tables: Vec<Grown>,
+) -> Vec<Finding> {
+    found_writing_beside(operation, facts, tables, |_| {})
+}
+
+pub(in crate::detect) fn found_writing_beside(
+    operation: &str,
+    facts: RelationFacts,
+    tables: Vec<Grown>,
+    edit: impl FnOnce(&mut PointObserved),
+) -> Vec<Finding> {
+    let statement = writing(operation, facts);
+    found_with(vec![], move |observed: &mut PointObserved| {
+        observed.statements = Some(StatementAnalysis {
+            looks: 100,
+            sightings: 100,
+            statements: vec![statement],
+            other_sessions: 0.0,
+            elsewhere: None,
+        });
+        observed.growth = Some(GrowthRecord {
+            tables,
+            ..GrowthRecord::default()
+        });
+        edit(observed);
+    })
 }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::super::database::tests::statement;
 use super::made::{found_with, one};
 use crate::Finding;
+use crate::detect::tests::made::statement;
 use crate::finding::Confidence;
 use pgassay_model::observed::plans::{IndexFacts, Node, Plan, RelationFacts};
 

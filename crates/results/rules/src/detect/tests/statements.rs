@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::super::database::tests::statement;
 use super::made::{found_in_samples, found_on_full_cpus, found_with, found_with_settings, one};
+use crate::detect::tests::made::statement;
 use crate::finding::{Basis, Circumstances, Confidence, Finding, Observation, Severity};
 use crate::order;
 use pgassay_evidence::observed::PointObserved;
