@@ -1,4 +1,5 @@
-//! Turns the pages of the catalogue into the table of its entries, and the files of rules into modules.
+//! Finds the rules: each folder below `src/detect` is a subject, a file of it a module, and a page of it an entry of the
+//! catalogue. Nothing else names them.
 //!
 //! A page that is not whole fails the build with its name and the line, so that
 //! nothing needs to be parsed, or can fail, at run time.
@@ -7,9 +8,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-const PAGES: &str = "src/catalogue";
-
-/// Below it: a folder for each subject, and in it a file for each rule, or a few.
+/// The folders of the subjects are here.
 const RULES: &str = "src/detect";
 /// Folders there that have no rules.
 const SHARED: &[&str] = &["common", "tests"];
@@ -18,16 +17,43 @@ const SHARED: &[&str] = &["common", "tests"];
 const HEADINGS: [&str; 3] = ["Why it matters", "Impact", "Remedy"];
 
 fn main() {
-    let mut pages = listed(Path::new(PAGES));
-    pages.retain(|path| path.extension().is_some_and(|e| e == "md"));
-    let mut table = String::from("&[\n");
-    for path in &pages {
-        println!("cargo::rerun-if-changed={}", path.display());
-        entry(path, &mut table);
+    let root = env::current_dir().unwrap_or_else(|e| panic!("the crate's folder: {e}"));
+    let (mut pages, mut modules, mut detectors) = (Vec::new(), String::new(), String::new());
+    for folder in listed(Path::new(RULES)).filter(|f| f.is_dir() && !SHARED.contains(&name(f))) {
+        let subject = name(&folder);
+        let _ = writeln!(modules, "mod {subject} {{");
+        for file in listed(&folder) {
+            match file.extension().and_then(|e| e.to_str()) {
+                Some("md") => pages.push(Page::read(&file, subject)),
+                Some("rs") if name(&file) != "tests" => {
+                    let rule = name(&file);
+                    let _ = writeln!(
+                        modules,
+                        "    #[path = {:?}]\n    pub mod {rule};",
+                        root.join(&file)
+                    );
+                    if read(&file).contains("const DETECTORS:") {
+                        let _ = writeln!(detectors, "    {subject}::{rule}::DETECTORS,");
+                    }
+                }
+                _ => {}
+            }
+        }
+        modules += "}\n";
     }
-    table.push(']');
-    write("entries.rs", &table);
-    write("rules.rs", &rules());
+    pages.sort_by_key(Page::id);
+    let mut entries = String::from("&[\n");
+    pages.iter().for_each(|page| entry(page, &mut entries));
+    write("entries.rs", &(entries + "]"));
+    write(
+        "rules.rs",
+        &format!("{modules}const RULES: &[&[Detector]] = &[\n{detectors}];\n"),
+    );
+}
+
+fn read(file: &Path) -> String {
+    println!("cargo::rerun-if-changed={}", file.display());
+    fs::read_to_string(file).unwrap_or_else(|e| panic!("{}: {e}", file.display()))
 }
 
 fn write(name: &str, text: &str) {
@@ -37,62 +63,30 @@ fn write(name: &str, text: &str) {
 }
 
 /// What a folder has, by name.
-fn listed(folder: &Path) -> Vec<PathBuf> {
+fn listed(folder: &Path) -> impl Iterator<Item = PathBuf> {
     println!("cargo::rerun-if-changed={}", folder.display());
-    let files = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let failed = |e: std::io::Error| -> ! { panic!("{}: {e}", folder.display()) };
+    let files = fs::read_dir(folder).unwrap_or_else(|e| failed(e));
     let mut paths: Vec<PathBuf> = files
-        .map(|file| {
-            file.unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
-                .path()
-        })
+        .map(|file| file.unwrap_or_else(|e| failed(e)).path())
         .collect();
     paths.sort();
-    paths
+    paths.into_iter()
 }
 
 fn name(path: &Path) -> &str {
     let stem = path.file_stem().and_then(|stem| stem.to_str());
-    stem.unwrap_or_else(|| panic!("{}: no name for a module", path.display()))
-}
-
-/// The modules of all rules, and the list of their detectors.
-fn rules() -> String {
-    let root = env::current_dir().unwrap_or_else(|e| panic!("the crate's folder: {e}"));
-    let (mut modules, mut detectors) = (String::new(), String::new());
-    let folders = listed(Path::new(RULES)).into_iter();
-    for folder in folders.filter(|f| f.is_dir() && !SHARED.contains(&name(f))) {
-        let subject = name(&folder);
-        let _ = writeln!(modules, "mod {subject} {{");
-        let files = listed(&folder).into_iter();
-        for file in files.filter(|f| f.extension().is_some_and(|e| e == "rs") && name(f) != "tests")
-        {
-            println!("cargo::rerun-if-changed={}", file.display());
-            let rule = name(&file);
-            let _ = writeln!(
-                modules,
-                "    #[path = {:?}]\n    pub mod {rule};",
-                root.join(&file)
-            );
-            let text =
-                fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
-            if text.contains("const DETECTORS:") {
-                let _ = writeln!(detectors, "    {subject}::{rule}::DETECTORS,");
-            }
-        }
-        modules += "}\n";
-    }
-    format!("{modules}const RULES: &[&[Detector]] = &[\n{detectors}];\n")
+    stem.unwrap_or_else(|| panic!("{}: no name", path.display()))
 }
 
 /// Writes a page as a literal of `Entry`.
-fn entry(path: &Path, table: &mut String) {
-    let page = Page::read(path);
+fn entry(page: &Page, table: &mut String) {
     let _ = write!(
         table,
         "Entry {{ id: {:?}, title: {:?}, family: Family::{}, severity: Severity::{}, needs: &[",
         page.id(),
         page.required("title"),
-        variant(&page.required("family")),
+        variant(&page.subject),
         variant(&page.required("severity")),
     );
     for need in page.list("needs") {
@@ -138,7 +132,6 @@ fn entry(path: &Path, table: &mut String) {
 const KEYS: &[&str] = &[
     "id",
     "title",
-    "family",
     "severity",
     "needs",
     "since",
@@ -160,14 +153,16 @@ const KEYS: &[&str] = &[
 /// A page: the keys of its front matter with their values, and its body.
 struct Page {
     path: String,
+    /// Its folder.
+    subject: String,
     keys: Vec<(String, Vec<String>)>,
     body: String,
 }
 
 impl Page {
-    fn read(path: &Path) -> Self {
+    fn read(path: &Path, subject: &str) -> Self {
         let shown = path.display().to_string();
-        let text = fs::read_to_string(path).unwrap_or_else(|e| panic!("{shown}: {e}"));
+        let text = read(path);
         let Some((front, body)) = text
             .strip_prefix("---\n")
             .and_then(|rest| rest.split_once("\n---\n"))
@@ -198,12 +193,12 @@ impl Page {
         }
         let page = Self {
             path: shown,
+            subject: subject.to_owned(),
             keys,
             body: body.to_owned(),
         };
-        let stem = path.file_stem().and_then(|s| s.to_str());
         assert!(
-            stem == Some(page.required("id").as_str()),
+            name(path) == page.id(),
             "{}: the file is not named by its id",
             page.path
         );

@@ -254,7 +254,7 @@ fn modules(crate_dir: &Path) -> BTreeMap<Module, BTreeSet<Module>> {
         names
     };
     let files = files.into_iter().filter(|f| !is_test(f));
-    let named: BTreeMap<Module, Vec<Module>> = files
+    let mut named: BTreeMap<Module, Vec<Module>> = files
         .map(|file| {
             let text = fs::read_to_string(&file).unwrap();
             let parsed =
@@ -264,6 +264,12 @@ fn modules(crate_dir: &Path) -> BTreeMap<Module, BTreeSet<Module>> {
             (module(&file), named.0)
         })
         .collect();
+    // A folder whose modules a build script lists has no file of its own.
+    for module in named.keys().cloned().collect::<Vec<_>>() {
+        for depth in 1..module.len() {
+            named.entry(module[..depth].to_vec()).or_default();
+        }
+    }
     let uses = |from: &Module, paths: &[Module]| {
         let used = paths.iter().filter_map(|path| resolved(from, path, &named));
         (from.clone(), used.filter(|to| to != from).collect())

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::{ENTRIES, Entry, Family, Need, audited, major, seen_by};
 
 /// Where the pages are, seen from docs/.
-const PAGES: &str = "../crates/results/rules/src/catalogue";
+const PAGES: &str = "../crates/results/rules/src/detect";
 
 /// What is known of an entry, in markdown.
 pub fn page(entry: &Entry) -> String {
@@ -107,10 +107,11 @@ fn index() -> String {
         };
         let _ = writeln!(
             text,
-            "| [{id}]({PAGES}/{id}.md) | {}{open} | {} |",
+            "| [{id}]({PAGES}/{folder}/{id}.md) | {}{open} | {} |",
             entry.title,
             kinds.join(", "),
             id = entry.id,
+            folder = format!("{:?}", entry.family).to_lowercase(),
         );
     }
     text

@@ -4,14 +4,14 @@ use serde::{Deserialize, Serialize};
 
 use super::severity::Severity;
 
-/// A bottleneck: a page of `catalogue/`, as `build.rs` reads it.
+/// A bottleneck: a page among the rules, as `build.rs` reads it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Stable name: in scripts, in `--explain`, and of its page.
     pub id: &'static str,
     /// The bottleneck in a few words.
     pub title: &'static str,
-    /// Its family.
+    /// Its family, which is the folder of its page.
     pub family: Family,
     /// How much it weighs, unless a detector knows better.
     pub severity: Severity,
@@ -128,7 +128,7 @@ pub enum Part {
     Reads,
 }
 
-/// What bears on what.
+/// A folder of rules, by their subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -142,11 +142,11 @@ pub enum Family {
     /// How the server and its libraries were compiled, and which release it is.
     Build,
     /// Locks of the server, and who queues for them.
-    Contention,
+    Locks,
     /// How many sessions there are, and what the idle ones hold.
     Sessions,
     /// Data device, file system, reads.
-    Storage,
+    Io,
     /// WAL, checkpoints, durability.
     Wal,
     /// What each statement pays for.
@@ -163,9 +163,9 @@ impl Family {
             Self::Memory => "Memory",
             Self::Processor => "Processor",
             Self::Build => "Build and release",
-            Self::Contention => "Contention",
+            Self::Locks => "Contention",
             Self::Sessions => "Sessions",
-            Self::Storage => "Storage",
+            Self::Io => "Storage",
             Self::Wal => "WAL and durability",
             Self::Statements => "Statements",
             Self::Client => "Client",

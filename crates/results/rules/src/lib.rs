@@ -1,6 +1,6 @@
 //! The catalogue of bottlenecks: what is known of each, and what recognises it.
 //!
-//! An [`Entry`] is a page of `catalogue/`: why it matters, how much, what to do, which release
+//! An [`Entry`] is a page among the rules: why it matters, how much, what to do, which release
 //! changed what. Detectors look for its signs, each in one kind of evidence: the facts of an
 //! audit, CPU samples, wait events, counters of a run. What they observe becomes a [`Finding`].
 //! `pgassay check` and `pgassay diagnose` are two views of the same catalogue.

@@ -17,11 +17,25 @@ pub use processor::cpus::{SATURATED, filled_by_own_work};
 pub use scalar::others::look as others;
 pub use stems::stem;
 
-use scalar::{others, samples as cpu_samples, settings, waits};
+use locks::lock_samples;
+use scalar::{others, settings, waits};
 
 use super::evidence::Evidence;
 use super::fact_view::FactView;
 use super::finding::{Judged, NotJudged, Observation, Severity, Verdict};
+
+/// What most rules use.
+mod prelude {
+    pub(in crate::detect) use super::{
+        Detector, facts, high_if, medium_if, percent, run, samples, shown, tenths,
+    };
+    pub use crate::evidence::{Evidence, RunEvidence};
+    pub(in crate::detect) use crate::fact_view::{FactView, Row, number, word};
+    pub(in crate::detect) use crate::finding::{
+        Basis, Confidence, Judged, NotJudged, Observation, Severity, StepKind, Verdict,
+        could_not_see, not_applicable, passed,
+    };
+}
 
 /// Something that recognises an entry by one kind of evidence.
 pub struct Detector {
@@ -106,7 +120,7 @@ pub fn all() -> impl Iterator<Item = (&'static str, Kind)> {
     functions
         .chain(settings::entries().map(|entry| (entry, Kind::Audit)))
         .chain(
-            cpu_samples::LOCKS
+            lock_samples::LOCKS
                 .iter()
                 .map(|row| (row.entry, Kind::Samples)),
         )
@@ -145,7 +159,7 @@ pub fn load(evidence: &Evidence) -> Vec<(&'static str, Observation)> {
             Look::Samples(look) | Look::Run(look) => Some((detector.entry, look(evidence)?)),
         })
         .collect();
-    let locks = cpu_samples::LOCKS.iter();
+    let locks = lock_samples::LOCKS.iter();
     seen.extend(locks.filter_map(|row| Some((row.entry, row.look(evidence)?))));
     let events = waits::ROWS.iter();
     seen.extend(events.filter_map(|row| Some((row.entry, row.look(evidence)?))));

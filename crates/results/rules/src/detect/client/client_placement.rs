@@ -1,8 +1,6 @@
 //! Steps of a sweep that no lock or full CPU makes: clients and their sessions were placed worse before.
 
-use crate::detect::{Detector, run};
-use crate::evidence::Evidence;
-use crate::finding::{Basis, Confidence, Observation};
+use crate::detect::prelude::*;
 use pgassay_evidence::measured::PointAnalysis;
 use pgassay_evidence::number;
 

@@ -1,9 +1,7 @@
 //! Round trips that do nothing for the application: pools that try, set up and reset a connection around each use.
 
 use crate::detect::common::statement_text::verb;
-use crate::detect::{Detector, run, tenths};
-use crate::evidence::{Evidence, RunEvidence};
-use crate::finding::{Basis, Confidence, Observation, Severity};
+use crate::detect::prelude::*;
 use pgassay_evidence::observed::statements::StatementTime;
 
 pub const DETECTORS: &[Detector] = &[run("pool-checks", around)];

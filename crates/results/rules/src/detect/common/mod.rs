@@ -9,6 +9,7 @@ pub mod horizon;
 pub mod message_log;
 pub mod nodes;
 pub mod scans;
+pub mod sessions;
 pub mod shapes;
 pub mod statement_text;
 pub mod wait_shares;

@@ -1,8 +1,6 @@
 //! A volume's limits that its provider names, against what the devices read under a load.
 
-use crate::detect::{Detector, run};
-use crate::evidence::{Evidence, RunEvidence};
-use crate::finding::{Basis, Confidence, Observation};
+use crate::detect::prelude::*;
 use pgassay_evidence::metrics;
 use pgassay_evidence::storage::volume::{Bound, VolumeUse, lasting};
 

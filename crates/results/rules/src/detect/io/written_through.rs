@@ -2,10 +2,7 @@
 
 use crate::detect::common::wait_shares;
 use crate::detect::common::waiting::waiting;
-use crate::detect::{Detector, facts, run, tenths};
-use crate::evidence::{Evidence, RunEvidence};
-use crate::fact_view::FactView;
-use crate::finding::{Confidence, Judged, Observation, Severity, could_not_see, passed};
+use crate::detect::prelude::*;
 use pgassay_model::storage::{Directory, Holds};
 use pgassay_text::shell_word;
 

@@ -2,9 +2,7 @@
 
 use crate::detect::common::wait_shares;
 use crate::detect::common::waiting::waiting;
-use crate::detect::{Detector, run, tenths};
-use crate::evidence::{Evidence, RunEvidence};
-use crate::finding::{Confidence, Observation, Severity};
+use crate::detect::prelude::*;
 use pgassay_evidence::observed::statements::StatementTime;
 use pgassay_model::observed::blockers::{Holder, NOTIFY};
 

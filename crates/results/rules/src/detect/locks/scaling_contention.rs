@@ -6,9 +6,7 @@
 //! both: a contention that the fit's interval tells from nothing, and a lock or wait
 //! whose share is notable at the largest client count and grew towards it.
 
-use crate::detect::{Detector, run, tenths};
-use crate::evidence::{Evidence, RunEvidence};
-use crate::finding::{Basis, Confidence, Observation};
+use crate::detect::prelude::*;
 use pgassay_evidence::number;
 use pgassay_evidence::observed::PointObserved;
 use pgassay_evidence::profile::lock::Lock;

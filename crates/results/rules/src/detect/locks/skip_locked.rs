@@ -5,9 +5,7 @@ use crate::detect::common::waiting::waiting;
 use crate::detect::locks::first_row::first;
 use crate::detect::locks::holders::with_thinking;
 use crate::detect::locks::queue::Queue;
-use crate::detect::{Detector, run, tenths};
-use crate::evidence::Evidence;
-use crate::finding::{Confidence, Observation, Severity};
+use crate::detect::prelude::*;
 
 pub const DETECTORS: &[Detector] = &[run("skip-locked", queued)];
 

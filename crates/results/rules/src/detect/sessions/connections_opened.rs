@@ -1,12 +1,14 @@
 //! Sessions that come and go, and who opens them.
 
+use crate::detect::common::cpu_samples::{NOTABLE, of_samples};
 use crate::detect::common::{hits, wait_shares};
-use crate::detect::{Detector, run, tenths};
-use crate::evidence::{Evidence, RunEvidence};
-use crate::finding::{Basis, Observation, Severity};
-use pgassay_evidence::profile::Class;
+use crate::detect::prelude::*;
+use pgassay_evidence::profile::{Class, Work};
 
-pub const DETECTORS: &[Detector] = &[run("connections-opened", connections)];
+pub const DETECTORS: &[Detector] = &[
+    samples("connections-opened", exits),
+    run("connections-opened", connections),
+];
 
 /// Sessions a second from which on opening them is worth a look.
 const MANY_SESSIONS: f64 = 5.0;
@@ -130,6 +132,31 @@ fn by_server(run: &RunEvidence, seen: Observation) -> Observation {
         "else keep the connection: a named one (dblink_connect once a session, then dblink_exec with its name), or a \
          foreign table, whose connection postgres_fdw keeps (keep_connections); PgBouncer does not help here",
     )
+}
+
+/// Processes that end. Of a run, statistics say more surely how many sessions ended.
+fn exits(evidence: &Evidence) -> Option<Observation> {
+    let profile = evidence.profile?;
+    if evidence.run.is_some() {
+        return None;
+    }
+    let share = profile.within(Work::Exits)?;
+    profile.shows(share, NOTABLE).then(|| {
+        let saw = format!(
+            "Processes of the server end, sessions or parallel workers: giving back the page tables of their shared memory takes {}.",
+            of_samples(share)
+        );
+        let seen = Observation::of_samples(share, saw)
+            .of_functions(["exit_mmap", "do_exit"])
+            .seen(format!(
+                "{} of the samples within exit_mmap, do_exit and what they call",
+                tenths(share)
+            ));
+        seen.confidence(Confidence::Medium).advice(
+            "keep sessions open (a pool), start fewer parallel workers, and map shared_buffers with huge pages: a \
+             process that ends gives back each page that it has touched",
+        )
+    })
 }
 
 #[cfg(test)]

@@ -3,9 +3,8 @@
 
 use crate::detect::common::statement_text::verb;
 use crate::detect::common::wait_shares;
-use crate::detect::{Detector, run, tenths};
-use crate::evidence::Evidence;
-use crate::finding::{Basis, Confidence, FULL, Observation, Severity};
+use crate::detect::prelude::*;
+use crate::finding::FULL;
 use pgassay_evidence::metrics;
 use pgassay_evidence::observed::beside::Beside;
 

@@ -1,9 +1,7 @@
 //! Rows that a script of the load asks for one by one: the same statement again and again, with another value each time.
 
 use crate::detect::common::hits::weighty;
-use crate::detect::{Detector, run, tenths};
-use crate::evidence::Evidence;
-use crate::finding::{Basis, Confidence, Observation, Severity};
+use crate::detect::prelude::*;
 use pgassay_evidence::profile::Class;
 use pgassay_text::normalise::normalise;
 

@@ -2,9 +2,7 @@
 
 use crate::detect::common::cpu_samples::{of_samples, planning_and_parsing};
 use crate::detect::common::message_log::trees;
-use crate::detect::{Detector, samples, tenths};
-use crate::evidence::{Evidence, RunEvidence};
-use crate::finding::{Observation, Severity};
+use crate::detect::prelude::*;
 use pgassay_evidence::profile::{Class, Work};
 
 pub const DETECTORS: &[Detector] = &[samples("parse-and-plan", parse_and_plan)];

@@ -1,11 +1,44 @@
 //! A log of messages that grows with every statement of a load.
 
-use crate::detect::common::message_log::{set, with_settings};
-use crate::detect::{Detector, run, shown};
-use crate::evidence::Evidence;
-use crate::finding::{Basis, Confidence, Observation, Severity};
+use crate::detect::common::cpu_samples::{NOTABLE, of_samples};
+use crate::detect::common::message_log::{sent, set, trees, with_settings};
+use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[run("statement-logging", written)];
+fn statement_logging(evidence: &Evidence) -> Option<Observation> {
+    let profile = evidence.profile?;
+    let sent = sent(profile);
+    let trees = trees(evidence);
+    let share = (sent + trees).min(1.0);
+    profile.shows(share, NOTABLE).then(|| {
+        let saw = format!(
+            "Writing messages, to the server's log or to clients, takes {}.",
+            of_samples(share)
+        );
+        let seen = Observation::of_samples(share, saw)
+            .of_functions((sent > 0.0).then_some("EmitErrorReport"))
+            .all_seen((sent > 0.0).then(|| {
+                format!(
+                    "{} of the samples in EmitErrorReport and what it calls",
+                    tenths(sent)
+                )
+            }))
+            .all_seen((trees > 0.0).then(|| {
+                format!(
+                    "{} in making texts of parse trees and plans for it, or in counting what each node does",
+                    tenths(trees)
+                )
+            }));
+        match evidence.run {
+            Some(run) => with_settings(&run, seen),
+            None => seen,
+        }
+    })
+}
+
+pub const DETECTORS: &[Detector] = &[
+    samples("statement-logging", statement_logging),
+    run("statement-logging", written),
+];
 
 /// Bytes a second from which on a log is written all the time.
 const MUCH: f64 = 64.0 * 1024.0;

@@ -1,9 +1,7 @@
 //! Transactions that failed: work that was done for nothing, and done again where it is retried.
 
 use crate::detect::common::wait_shares::of_rows;
-use crate::detect::{Detector, run, tenths};
-use crate::evidence::Evidence;
-use crate::finding::{Basis, Confidence, Observation, Severity};
+use crate::detect::prelude::*;
 
 pub const DETECTORS: &[Detector] = &[run("transactions-failed", failed)];
 

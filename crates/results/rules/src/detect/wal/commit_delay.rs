@@ -2,9 +2,7 @@
 
 use crate::detect::common::wait_shares;
 use crate::detect::common::wait_shares::{MUCH, WAL_FLUSH, commits_sleep};
-use crate::detect::{Detector, run, tenths};
-use crate::evidence::Evidence;
-use crate::finding::{Basis, Observation};
+use crate::detect::prelude::*;
 
 pub const DETECTORS: &[Detector] = &[run("commit-delay", delayed)];
 

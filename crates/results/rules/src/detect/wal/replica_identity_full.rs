@@ -1,10 +1,7 @@
 //! REPLICA IDENTITY FULL: the whole old row in the log, for each update and delete.
 
 use crate::detect::common::statement_text::verb;
-use crate::detect::{Detector, facts, medium_if, run, shown, tenths};
-use crate::evidence::{Evidence, RunEvidence};
-use crate::fact_view::{FactView, Row, number, word};
-use crate::finding::{Basis, Confidence, Judged, Observation, Severity, not_applicable, passed};
+use crate::detect::prelude::*;
 use pgassay_evidence::observed::statements::StatementTime;
 use pgassay_evidence::profile::{Class, Work};
 use pgassay_model::observed::growth::Grown;

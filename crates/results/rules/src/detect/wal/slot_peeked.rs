@@ -1,9 +1,7 @@
 //! Logical replication slots that are read without moving.
 
 use crate::detect::common::hits::{Hit, Part, joined, weighty};
-use crate::detect::{Detector, run};
-use crate::evidence::Evidence;
-use crate::finding::{Confidence, Observation, StepKind};
+use crate::detect::prelude::*;
 
 pub const DETECTORS: &[Detector] = &[run("slot-peeked", peeked)];
 
