@@ -21,7 +21,6 @@ mod rank;
 mod severity;
 mod step;
 mod subjects;
-mod symptoms;
 mod version;
 mod wait_events;
 
@@ -155,7 +154,7 @@ pub fn load(evidence: &Evidence) -> Vec<Finding> {
         }
         Some(finding)
     }));
-    symptoms::link(evidence, &mut findings);
+    detect::links::link(evidence, &mut findings);
     let place = evidence.place().cloned().unwrap_or_default();
     for finding in &mut findings {
         origin::fit(&mut finding.remedy, &place, |name| {

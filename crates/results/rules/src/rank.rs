@@ -11,7 +11,7 @@
 //!    the few rows that it changes, is no cause at all.
 //! 2. *How sure it is* is its confidence. Who sees a wait and not what is behind it is not sure. Nor is it sure that all
 //!    of a statement's time is won where no more is known than the step of its plan that takes it.
-//! 3. *A symptom* never ranks above the finding that it is a symptom of ([`super::symptoms`]), and a fourth of what it
+//! 3. *A symptom* never ranks above the finding that it is a symptom of ([`super::detect::links`]), and a fourth of what it
 //!    measured counts: other causes of some size stand before it. A cause without a figure of its own has that of its
 //!    symptom. What only usually is a symptom of something that was not found keeps its place.
 //! 4. What makes all figures those of something else (a build with assertions, a client at its limit) stands before
@@ -25,7 +25,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::finding::{Basis, Confidence, Finding, Severity};
-use super::{Entry, find, symptoms};
+use super::{Entry, find};
 
 /// What is left of a gain that a load of ours shows on a well-configured server, too: if most
 /// of the time goes there, it still stands before what is moderate and only known, and behind
@@ -106,7 +106,7 @@ pub fn weights(findings: &[Finding], workload: Option<&str>) -> Vec<f64> {
         findings.iter().position(|f| f.id == *cause)
     };
     for (at, symptom) in findings.iter().enumerate() {
-        if let Some(cause) = cause_of(symptom).filter(|c| symptoms::says_no_figure(&findings[*c])) {
+        if let Some(cause) = cause_of(symptom).filter(|c| findings[*c].says_no_figure()) {
             own[cause] = own[cause].max(own[at]);
         }
     }

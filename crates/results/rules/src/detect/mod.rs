@@ -6,16 +6,15 @@
 
 mod common;
 pub(super) mod reference;
-mod stems;
+pub mod links;
 #[cfg(test)]
 pub mod tests;
 
 // A module for each folder of rules with those for its files, and `RULES`, the detectors of all of them.
 include!(concat!(env!("OUT_DIR"), "/rules.rs"));
 
-pub use processor::cpus::{SATURATED, filled_by_own_work};
+pub use processor::cpus::SATURATED;
 pub use scalar::others::look as others;
-pub use stems::stem;
 
 use locks::lock_samples;
 use scalar::{others, settings, waits};

@@ -6,6 +6,7 @@
 use crate::detect::Kind;
 use crate::detect::common::hits::Named;
 use crate::detect::common::{nodes, wait_shares, waiting};
+use crate::detect::links::of_class;
 use crate::detect::scalar::waits;
 use crate::detect::scalar::{computations, felt};
 use crate::detect::tenths;
@@ -261,16 +262,11 @@ fn is_told(symbol: &str, findings: &[Finding]) -> bool {
 /// Kinds of work that no rule found too much of. What the server is there for, executing
 /// statements, is none of them.
 fn classes(profile: &Summary, findings: &[Finding]) -> Vec<Named> {
-    let found = |id: &str| findings.iter().any(|f| f.id == id);
-    let ruled = |class: Class| match class {
-        Class::Executor | Class::Other => true,
-        Class::ParseAndPlan => found("parse-and-plan"),
-        Class::KernelNetwork | Class::Protocol => found("round-trips"),
-        Class::PageFaults => found("page-faults") || found("connections-opened"),
-        Class::Compaction => found("memory-compaction") || found("transparent-huge-pages"),
-        Class::Jit => found("jit-small-queries"),
-        Class::BufferMapping => found("shared-buffers-small"),
-        class => {
+    let found = |id: &&str| findings.iter().any(|f| f.id == **id);
+    let ruled = |class: Class| match (class, of_class(class)) {
+        (Class::Executor | Class::Other, _) => true,
+        (_, Some(entries)) => entries.iter().any(found),
+        (class, None) => {
             let mut functions = profile.functions.iter().filter(|f| f.class == class);
             let hottest = functions.next();
             // One function that is nearly all of it stands for itself.

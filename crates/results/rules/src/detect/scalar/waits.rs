@@ -8,6 +8,7 @@ use crate::detect::common::wait_shares::{
     MUCH, READS, SOME_MISSES, WAL_FLUSH, commits_sleep, is, is_of, missed, who,
 };
 use crate::detect::common::waiting::waiting;
+use crate::detect::links::account_for_wait;
 use crate::detect::locks::first_row::is_it as wants_the_first;
 use crate::detect::locks::holders::is_told;
 use crate::detect::tenths;
@@ -253,24 +254,6 @@ fn until_replayed(run: &RunEvidence, seen: Observation) -> Observation {
     page.into_iter().fold(seen, Observation::advice)
 }
 
-/// Entries whose sessions queue for a lock: they queue for its partition of the lock table, too.
-const QUEUES: &[&str] = &[
-    "hot-row",
-    "relation-lock-queue",
-    "idle-in-transaction",
-    "prepared-transaction-locks",
-    "schema-change-queue",
-    "advisory-lock-queue",
-    "skip-locked",
-];
-/// Those that name who holds the locks that others wait for.
-const HOLDERS: &[&str] = &[
-    "idle-in-transaction",
-    "prepared-transaction-locks",
-    "schema-change-queue",
-    "deadlocks",
-];
-
 impl Row {
     /// Whether an event is one of its signs.
     fn has(&self, kind: &str, event: &str) -> bool {
@@ -320,32 +303,8 @@ pub fn entry_of(kind: &str, event: &str) -> Option<&'static str> {
 
 /// Whether a finding of a rule accounts for an event.
 pub fn is_covered(kind: &str, event: &str, found: &[&str]) -> bool {
-    // Those who queue for one row's or table's lock queue for its partition, too.
-    let queue = QUEUES.iter().any(|entry| found.contains(entry));
-    if kind == "Lock" && event != "extend" && HOLDERS.iter().any(|entry| found.contains(entry)) {
-        return true;
-    }
-    if found.contains(&"skip-locked") && is(kind, event, "Lock", &["tuple", "transactionid"]) {
-        return true;
-    }
-    if found.contains(&"advisory-lock-queue") && is(kind, event, "Lock", &["advisory"]) {
-        return true;
-    }
-    if found.contains(&"notify-queue") && is(kind, event, "Lock", &["object"]) {
-        return true;
-    }
-    if found.contains(&"commit-delay") && is_of(kind, event, WAL_FLUSH) {
-        return true;
-    }
-    if found.contains(&"parallel-for-little") && kind == "IPC" {
-        return true;
-    }
-    if found.contains(&"spilling") && event.to_ascii_lowercase().starts_with("buffile") {
-        return true;
-    }
-    let rows = ROWS.iter().filter(|row| found.contains(&row.entry));
-    rows.into_iter().any(|row| row.has(kind, event))
-        || (queue && is(kind, event, "LWLock", &["LockManager"]))
+    let mut rows = ROWS.iter().filter(|row| found.contains(&row.entry));
+    rows.any(|row| row.has(kind, event)) || account_for_wait(found, kind, event)
 }
 
 fn mapping_contended(run: &RunEvidence) -> bool {
