@@ -13,6 +13,13 @@ const RULES: &str = "src/detect";
 /// Folders there that have no rules.
 const SHARED: &[&str] = &["common", "tests"];
 
+/// The functions by which a file recognises the entry of its name, and what they are by.
+const KINDS: [(&str, &str); 3] = [
+    ("audit", "facts"),
+    ("in_samples", "samples"),
+    ("in_run", "run"),
+];
+
 /// The headings of a page, in their order.
 const HEADINGS: [&str; 3] = ["Why it matters", "Impact", "Remedy"];
 
@@ -32,8 +39,18 @@ fn main() {
                         "    #[path = {:?}]\n    pub mod {rule};",
                         root.join(&file)
                     );
-                    if read(&file).contains("const DETECTORS:") {
+                    let text = read(&file);
+                    if text.contains("pub const DETECTORS:") {
                         let _ = writeln!(detectors, "    {subject}::{rule}::DETECTORS,");
+                    }
+                    for (function, kind) in KINDS {
+                        if text.contains(&format!("\npub fn {function}(")) {
+                            let entry = rule.replace('_', "-");
+                            let _ = writeln!(
+                                detectors,
+                                "    &[{kind}({entry:?}, {subject}::{rule}::{function})],"
+                            );
+                        }
                     }
                 }
                 _ => {}

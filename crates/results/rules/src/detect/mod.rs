@@ -5,8 +5,8 @@
 //! `common`.
 
 mod common;
-pub(super) mod reference;
 pub mod links;
+pub(super) mod reference;
 #[cfg(test)]
 pub mod tests;
 

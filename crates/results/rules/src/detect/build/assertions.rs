@@ -3,12 +3,7 @@
 use crate::detect::common::cpu_samples::{of_samples, own_shares};
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[
-    samples("assertions", assertions_in_samples),
-    run("assertions", assertions),
-];
-
-fn assertions(evidence: &Evidence) -> Option<Observation> {
+pub fn in_run(evidence: &Evidence) -> Option<Observation> {
     let on = evidence.run?.setting("debug_assertions") == Some("on");
     on.then(|| {
         Observation::measured(Basis::State, None, "The server was built with assertions.")
@@ -29,7 +24,7 @@ const OF_ASSERTIONS: &[&str] = &[
     "AssertTransactionIdInAllowableRange",
 ];
 
-fn assertions_in_samples(evidence: &Evidence) -> Option<Observation> {
+pub fn in_samples(evidence: &Evidence) -> Option<Observation> {
     let profile = evidence.profile?;
     let (shares, words): (Vec<f64>, Vec<String>) = own_shares(profile, OF_ASSERTIONS).unzip();
     let share: f64 = shares.iter().sum();

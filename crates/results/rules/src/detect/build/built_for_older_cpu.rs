@@ -2,12 +2,10 @@
 
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("built-for-older-cpu", older_cpu)];
-
 /// POWER generations by the compiler's name and by /proc/cpuinfo's.
 const POWER: &[&str] = &["power7", "power8", "power9", "power10", "power11"];
 
-fn older_cpu(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let binary = seen.binary()?;
     let configured = configured_flags(seen);
     let flags: Vec<&str> = binary

@@ -4,12 +4,7 @@ use crate::detect::common::cpu_samples::of_samples;
 use crate::detect::prelude::*;
 use pgassay_inspect::model::Hint;
 
-pub const DETECTORS: &[Detector] = &[
-    facts("crc32c-by-table", crc),
-    samples("crc32c-by-table", software_crc),
-];
-
-fn crc(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let machine = seen.machine()?.to_owned();
     let feature = match machine.as_str() {
         "x86_64" => "sse4_2",
@@ -44,7 +39,7 @@ fn crc(seen: &FactView) -> Judged {
     .found()
 }
 
-fn software_crc(evidence: &Evidence) -> Option<Observation> {
+pub fn in_samples(evidence: &Evidence) -> Option<Observation> {
     let profile = evidence.profile?;
     let share = profile.function("pg_comp_crc32c_sb8")?.own_share;
     profile.shows(share, 0.01).then(|| {

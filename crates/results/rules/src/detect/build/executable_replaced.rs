@@ -2,9 +2,7 @@
 
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("executable-replaced", replaced)];
-
-fn replaced(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let path = seen.process("executable")?;
     match path.strip_suffix(" (deleted)") {
         None => passed(path),

@@ -3,9 +3,7 @@
 use crate::detect::build::lse::cpu_has_lse;
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("lse-libraries", lse_libraries)];
-
-fn lse_libraries(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     cpu_has_lse(seen)?;
     let libraries = seen.libraries()?;
     let without: Vec<&str> = libraries

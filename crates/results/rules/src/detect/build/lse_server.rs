@@ -4,18 +4,13 @@ use crate::detect::build::lse::cpu_has_lse;
 use crate::detect::prelude::*;
 use pgassay_inspect::cpu::Path;
 
-pub const DETECTORS: &[Detector] = &[
-    facts("lse-server", lse_server),
-    run("lse-server", exclusive_loops),
-];
-
 /// CPUs for which published measurements show no gain from LSE.
 fn no_gain_claimed(seen: &FactView) -> bool {
     let model = seen.of_host("the CPU", |h| h.cpu_model.clone());
     model.is_ok_and(|m| m.contains("Kunpeng") || m.contains("Apple"))
 }
 
-fn lse_server(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     cpu_has_lse(seen)?;
     let atomics = &seen.binary()?.atomics;
     let (lse, loops) = (atomics.inline_lse(), atomics.inline_llsc() / 2);
@@ -65,7 +60,7 @@ fn lse_server(seen: &FactView) -> Judged {
     .found()
 }
 
-fn exclusive_loops(evidence: &Evidence) -> Option<Observation> {
+pub fn in_run(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let verdict = run.arm.verdict.as_ref()?;
     let binary = run.arm.binary.as_ref().ok()?;

@@ -2,9 +2,7 @@
 
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("spinlocks-emulated", no_spinlocks)];
-
-fn no_spinlocks(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     if seen.version()? >= 180_000 {
         return not_applicable("from 18 on a server cannot be built without them");
     }

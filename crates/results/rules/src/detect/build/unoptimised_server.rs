@@ -3,13 +3,7 @@
 use crate::detect::common::cpu_samples::{inlined, is_inline, of_samples};
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[
-    facts("unoptimised-server", unoptimised),
-    samples("unoptimised-server", not_inlined),
-    run("unoptimised-server", unoptimised_in_a_run),
-];
-
-fn unoptimised(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let reported = seen.built("CFLAGS");
     // meson keeps its own -O out of what the server reports; configure records a CFLAGS
     // that was given to it. Only with that is a missing -O what it looks like.
@@ -59,7 +53,7 @@ fn unoptimised(seen: &FactView) -> Judged {
     }
 }
 
-fn unoptimised_in_a_run(evidence: &Evidence) -> Option<Observation> {
+pub fn in_run(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let flags = run.arm.binary.as_ref().ok()?.build.flags.iter();
     let unoptimised = flags.filter(|f| {
@@ -77,7 +71,7 @@ fn unoptimised_in_a_run(evidence: &Evidence) -> Option<Observation> {
     })
 }
 
-fn not_inlined(evidence: &Evidence) -> Option<Observation> {
+pub fn in_samples(evidence: &Evidence) -> Option<Observation> {
     let profile = evidence.profile?;
     let called = profile.functions.iter();
     let called: Vec<_> = called.filter(|f| is_inline(&f.symbol)).collect();

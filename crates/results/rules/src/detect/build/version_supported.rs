@@ -3,15 +3,13 @@
 use crate::detect::prelude::*;
 use crate::version::written;
 
-pub const DETECTORS: &[Detector] = &[facts("version-supported", support)];
-
 /// The year in whose November a major version's last release comes.
 fn last_year(major: u32) -> u32 {
     // 10 came in 2017, and one each year since; five years later is the last.
     2017 + major.saturating_sub(10) + 5
 }
 
-fn support(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let version = seen.version()?;
     let date = seen.collected();
     let (Some(year), Some(month), Some(day)) = (

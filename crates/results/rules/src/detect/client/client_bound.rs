@@ -3,9 +3,7 @@
 use crate::detect::prelude::*;
 use pgassay_evidence::metrics;
 
-pub const DETECTORS: &[Detector] = &[run("client-bound", client_bound)];
-
-fn client_bound(evidence: &Evidence) -> Option<Observation> {
+pub fn in_run(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     // What holds some points back and not the largest bends the curve, and is no limit.
     let point = run.point;

@@ -4,14 +4,12 @@ use crate::detect::prelude::*;
 use pgassay_evidence::measured::PointAnalysis;
 use pgassay_evidence::number;
 
-pub const DETECTORS: &[Detector] = &[run("client-placement", jump)];
-
 /// By how much throughput must have grown more than the clients, by the near ends of both intervals.
 const NOTABLE: f64 = 1.05;
 /// Clients for each CPU beyond which there are no idle CPUs to choose from.
 const OF_EACH_CPU: u32 = 2;
 
-fn jump(evidence: &Evidence) -> Option<Observation> {
+pub fn in_run(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     if !run.is_closed() {
         return None;

@@ -4,8 +4,6 @@ use crate::detect::common::statement_text::verb;
 use crate::detect::prelude::*;
 use pgassay_evidence::observed::statements::StatementTime;
 
-pub const DETECTORS: &[Detector] = &[run("pool-checks", around)];
-
 /// The part of all round trips from which on they are worth a finding.
 const NOTABLE: f64 = 0.2;
 /// From here on they decide how fast the load is.
@@ -139,7 +137,7 @@ fn begins(text: &str) -> bool {
     verb == "BEGIN" || verb == "START"
 }
 
-fn around(evidence: &Evidence) -> Option<Observation> {
+pub fn in_run(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let trips = Trips::of(&run)?;
     let all: f64 = trips.all.iter().map(|(_, calls, _)| calls).sum();

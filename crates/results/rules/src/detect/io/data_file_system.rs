@@ -2,8 +2,6 @@
 
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("data-file-system", data_file_system)];
-
 /// The type of the file system under the data.
 fn file_system<'a>(seen: &FactView<'a>) -> Result<&'a str, NotJudged> {
     // `… - TYPE SOURCE OPTIONS`, after optional fields (proc(5), mountinfo).
@@ -17,7 +15,7 @@ fn file_system<'a>(seen: &FactView<'a>) -> Result<&'a str, NotJudged> {
     }
 }
 
-fn data_file_system(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let kind = file_system(seen)?;
     let (severity, what) = match kind {
         "ext4" | "xfs" | "zfs" | "btrfs" | "ext3" | "f2fs" | "bcachefs" => {

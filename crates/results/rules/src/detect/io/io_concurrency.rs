@@ -3,9 +3,7 @@
 use crate::detect::io::queue::queue;
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("io-concurrency", concurrency)];
-
-fn concurrency(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let ahead = seen.number("effective_io_concurrency")?;
     let saw = format!("effective_io_concurrency = {ahead}");
     let rotates = queue(seen, "rotational").is_ok_and(|r| r == "1");

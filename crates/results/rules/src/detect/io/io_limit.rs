@@ -2,9 +2,7 @@
 
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("io-limit", io_limit)];
-
-fn io_limit(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let mut limits = Vec::new();
     let mut files = 0;
     // Version 2: `MAJ:MIN rbps=N wbps=max riops=max wiops=max`.

@@ -2,9 +2,7 @@
 
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("io-method", io_method)];
-
-fn io_method(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let method = seen.value("io_method")?;
     let workers = seen.number("io_workers").unwrap_or(3);
     let cpus = seen.cpus().unwrap_or(1);

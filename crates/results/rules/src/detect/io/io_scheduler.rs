@@ -3,9 +3,7 @@
 use crate::detect::io::queue::queue;
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("io-scheduler", scheduler)];
-
-fn scheduler(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let text = queue(seen, "scheduler")?;
     let chosen = text
         .split_once('[')

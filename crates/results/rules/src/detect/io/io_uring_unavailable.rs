@@ -2,15 +2,13 @@
 
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("io-uring-unavailable", io_uring)];
-
 /// From this kernel on rings are charged to the control group, and not to RLIMIT_MEMLOCK.
 const NO_MEMLOCK: (u32, u32) = (5, 12);
 
 /// What a ring of io_max_concurrency (64 at most by default) takes: its queues in whole pages.
 const RING_BYTES: u64 = 16 << 10;
 
-fn io_uring(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let method = seen.value("io_method")?;
     let saw = format!("io_method = {method}");
     // Up to Linux 6.5 there is no such switch.

@@ -3,9 +3,7 @@
 use crate::detect::io::queue::queue;
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("random-page-cost", random_cost)];
-
-fn random_cost(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let cost = seen.decimal("random_page_cost")?;
     let sequential = seen.decimal("seq_page_cost").unwrap_or(1.0).max(0.01);
     if queue(seen, "rotational")? == "1" {

@@ -3,9 +3,7 @@
 use crate::detect::io::queue::queue;
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("read-ahead", read_ahead)];
-
-fn read_ahead(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let kilobytes: u64 = match queue(seen, "read_ahead_kb")?.parse() {
         Ok(kilobytes) => kilobytes,
         Err(_) => return could_not_see("read_ahead_kb is no number"),

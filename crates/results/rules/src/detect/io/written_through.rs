@@ -6,10 +6,6 @@ use crate::detect::prelude::*;
 use pgassay_model::storage::{Directory, Holds};
 use pgassay_text::shell_word;
 
-const ENTRY: &str = "written-through";
-
-pub const DETECTORS: &[Detector] = &[facts(ENTRY, known), run(ENTRY, under_load)];
-
 /// A share of the sessions' time at writes from which on they matter.
 const NOTABLE: f64 = 0.1;
 
@@ -173,7 +169,7 @@ fn observed(all: &[Found], begun: impl FnOnce(String) -> Observation) -> Option<
     Some(all.iter().fold(seen, |seen, found| found.remedied(seen)))
 }
 
-fn known(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let directories = seen.directories()?;
     let all = found(directories);
     let state = |saw| Observation::new(Severity::High, Confidence::High, saw);
@@ -207,7 +203,7 @@ fn is_write(kind: &str, event: &str, with_log: bool) -> bool {
     }
 }
 
-fn under_load(evidence: &Evidence) -> Option<Observation> {
+pub fn in_run(evidence: &Evidence) -> Option<Observation> {
     let run: RunEvidence = evidence.run?;
     let directories = &run.load.reads.as_ref()?.storage.directories;
     let all = found(directories);

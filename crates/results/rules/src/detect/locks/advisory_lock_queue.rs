@@ -3,13 +3,11 @@
 use crate::detect::locks::queue::{NOTABLE, Queue, from};
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[run("advisory-lock-queue", advisory)];
-
 /// The idle sessions that others wait for at this moment to take an advisory lock.
 const HOLDING_ADVISORY: &str = "FROM pg_stat_activity WHERE state = 'idle' AND pid IN (SELECT unnest(pg_blocking_pids(pid)) \
      FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND wait_event = 'advisory')";
 
-fn advisory(evidence: &Evidence) -> Option<Observation> {
+pub fn in_run(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let queue = Queue::of(&run)?;
     let at = |kind: &str, event: &str| kind == "Lock" && event == "advisory";

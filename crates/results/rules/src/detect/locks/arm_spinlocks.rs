@@ -3,9 +3,7 @@
 use crate::detect::prelude::*;
 use crate::version::written;
 
-pub const DETECTORS: &[Detector] = &[facts("arm-spinlocks", arm_spin)];
-
-fn arm_spin(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let machine = seen.machine()?;
     if machine != "aarch64" {
         return not_applicable(format!("the machine is {machine}"));

@@ -4,9 +4,7 @@ use crate::detect::locks::lock_samples::{WAIT_FOR_HEADER, pins_take_the_lock, sp
 use crate::detect::prelude::*;
 use pgassay_evidence::profile::lock::Lock;
 
-pub const DETECTORS: &[Detector] = &[samples("buffer-header-lock", buffer_header_state)];
-
-fn buffer_header_state(evidence: &Evidence) -> Option<Observation> {
+pub fn in_samples(evidence: &Evidence) -> Option<Observation> {
     let profile = evidence.profile?;
     if evidence.version.is_none() && pins_take_the_lock(profile) {
         return None;

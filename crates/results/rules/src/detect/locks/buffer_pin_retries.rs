@@ -3,9 +3,7 @@
 use crate::detect::common::cpu_samples::{NOTABLE, of_samples, own_shares};
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[samples("buffer-pin-retries", pin_retries)];
-
-fn pin_retries(evidence: &Evidence) -> Option<Observation> {
+pub fn in_samples(evidence: &Evidence) -> Option<Observation> {
     let profile = evidence.profile?;
     // A spinlock that nobody names may be the header's, of a version before 9.6.
     if evidence.version.is_none() && profile.function("s_lock").is_some() {

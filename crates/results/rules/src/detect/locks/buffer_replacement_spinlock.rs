@@ -5,9 +5,7 @@ use crate::detect::prelude::*;
 use pgassay_evidence::profile::Class;
 use pgassay_evidence::profile::lock::Lock;
 
-pub const DETECTORS: &[Detector] = &[samples("buffer-replacement-spinlock", buffer_replacement)];
-
-fn buffer_replacement(evidence: &Evidence) -> Option<Observation> {
+pub fn in_samples(evidence: &Evidence) -> Option<Observation> {
     let profile = evidence.profile?;
     let saw = "Sessions wait for the spinlock of buffer replacement";
     let found = spinlock(profile, Lock::BufferReplacement, saw)?;

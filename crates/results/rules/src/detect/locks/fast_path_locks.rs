@@ -2,9 +2,7 @@
 
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("fast-path-locks", fast_path)];
-
-fn fast_path(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let version = seen.version()?;
     let row = seen.row("relation locks")?;
     let fast = number(&row, "fast").unwrap_or(0.0);

@@ -10,9 +10,7 @@ use crate::detect::prelude::*;
 use pgassay_evidence::observed::statements::{StatementTime, StatementWait};
 use pgassay_model::observed::blockers::Holder;
 
-pub const DETECTORS: &[Detector] = &[run("hot-row", same_rows)];
-
-fn same_rows(evidence: &Evidence) -> Option<Observation> {
+pub fn in_run(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let queue = Queue::of(&run)?;
     let rows = run.wait_share(of_rows)?;

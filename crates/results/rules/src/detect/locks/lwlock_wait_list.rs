@@ -5,9 +5,7 @@ use crate::detect::prelude::*;
 use crate::find;
 use crate::version::written;
 
-pub const DETECTORS: &[Detector] = &[facts("lwlock-wait-list", wait_lists)];
-
-fn wait_lists(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let version = seen.version()?;
     let release = written(version);
     let changes = find("lwlock-wait-list").map_or(&[][..], |entry| entry.changes);

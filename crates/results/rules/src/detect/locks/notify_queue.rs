@@ -6,8 +6,6 @@ use crate::detect::prelude::*;
 use pgassay_evidence::observed::statements::StatementTime;
 use pgassay_model::observed::blockers::{Holder, NOTIFY};
 
-pub const DETECTORS: &[Detector] = &[run("notify-queue", notify)];
-
 /// Pairs of who waits and who holds whose lock is that of NOTIFY, and all whose object was seen.
 fn objects(run: &RunEvidence) -> Option<(f64, f64)> {
     let holders = &run.observed?.blockers.as_ref()?.holders;
@@ -38,7 +36,7 @@ fn triggers_of(statement: &StatementTime) -> Option<String> {
     (!names.is_empty()).then(|| format!("triggers on {written}: {}", names.join(", ")))
 }
 
-fn notify(evidence: &Evidence) -> Option<Observation> {
+pub fn in_run(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let is = |kind: &str, event: &str| kind == "Lock" && event == "object";
     let share = run.wait_share(is).filter(|share| *share >= 0.1)?;

@@ -4,9 +4,7 @@ use crate::detect::locks::holders::is_prepared;
 use crate::detect::locks::queue::{MOSTLY, Queue};
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[run("prepared-transaction-locks", prepared)];
-
-fn prepared(evidence: &Evidence) -> Option<Observation> {
+pub fn in_run(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let queue = Queue::of(&run)?;
     let part = queue.part(is_prepared);

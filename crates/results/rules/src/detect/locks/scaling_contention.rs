@@ -12,8 +12,6 @@ use pgassay_evidence::observed::PointObserved;
 use pgassay_evidence::profile::lock::Lock;
 use pgassay_stats::scaling::Scaling;
 
-pub const DETECTORS: &[Detector] = &[run("scaling-contention", contention)];
-
 /// The least share of work done by one at a time (its interval's lower end) that
 /// is worth a finding: with it 50 times one client's throughput is the most.
 const NOTABLE_SIGMA: f64 = 0.02;
@@ -45,7 +43,7 @@ enum Key {
     Wait(String),
 }
 
-fn contention(evidence: &Evidence) -> Option<Observation> {
+pub fn in_run(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let scaling = run.scaling?;
     let (sigma, kappa) = (&scaling.sigma.value, &scaling.kappa.value);

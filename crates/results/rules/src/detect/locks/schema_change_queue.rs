@@ -6,9 +6,7 @@ use crate::detect::locks::queue::{NOTABLE, Queue, from};
 use crate::detect::locks::table_waits::{locks_tables, of_tables};
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[run("schema-change-queue", schema_changes)];
-
-fn schema_changes(evidence: &Evidence) -> Option<Observation> {
+pub fn in_run(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let queue = Queue::of(&run)?;
     let (change, part) = behind_change(&queue)?;

@@ -7,9 +7,7 @@ use crate::detect::locks::holders::with_thinking;
 use crate::detect::locks::queue::Queue;
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[run("skip-locked", queued)];
-
-fn queued(evidence: &Evidence) -> Option<Observation> {
+pub fn in_run(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let statement = first(&run)?;
     let share = run.wait_share(of_rows)?;

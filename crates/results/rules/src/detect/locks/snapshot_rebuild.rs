@@ -3,9 +3,7 @@
 use crate::detect::locks::snapshots::snapshots;
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[samples("snapshot-rebuild", snapshots_rebuilt)];
-
-fn snapshots_rebuilt(evidence: &Evidence) -> Option<Observation> {
+pub fn in_samples(evidence: &Evidence) -> Option<Observation> {
     // Of an unknown version the older cause is the likelier.
     evidence.version?;
     Some(snapshots(evidence.profile?)?.confidence(Confidence::Medium))

@@ -5,13 +5,7 @@ use crate::detect::locks::snapshots::snapshots as sampled;
 use crate::detect::prelude::*;
 use crate::version::written;
 
-pub const DETECTORS: &[Detector] = &[
-    facts("snapshot-scalability", snapshots),
-    samples("snapshot-scalability", snapshots_of_all),
-    run("snapshot-scalability", many_connections),
-];
-
-fn snapshots(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let version = written(seen.version()?);
     let (all, active) = sessions(seen)?;
     let saw = format!("PostgreSQL {version} with {all} sessions, {active} of them active");
@@ -27,7 +21,7 @@ fn snapshots(seen: &FactView) -> Judged {
     .found()
 }
 
-fn many_connections(evidence: &Evidence) -> Option<Observation> {
+pub fn in_run(evidence: &Evidence) -> Option<Observation> {
     if !evidence.is_before(140_000) {
         return None;
     }
@@ -56,7 +50,7 @@ fn many_connections(evidence: &Evidence) -> Option<Observation> {
     )))
 }
 
-fn snapshots_of_all(evidence: &Evidence) -> Option<Observation> {
+pub fn in_samples(evidence: &Evidence) -> Option<Observation> {
     let found = sampled(evidence.profile?)?;
     Some(match evidence.version {
         Some(_) => found,

@@ -5,9 +5,7 @@ use crate::detect::locks::lock_samples::{buffer_header, spinning};
 use crate::detect::prelude::*;
 use pgassay_evidence::profile::lock::Lock;
 
-pub const DETECTORS: &[Detector] = &[samples("spinlock-unattributed", spinlock_unattributed)];
-
-fn spinlock_unattributed(evidence: &Evidence) -> Option<Observation> {
+pub fn in_samples(evidence: &Evidence) -> Option<Observation> {
     let profile = evidence.profile?;
     let unknown = spinning(profile, Lock::Unknown);
     let of_headers = evidence.version.is_none_or(|v| v < 90_600);

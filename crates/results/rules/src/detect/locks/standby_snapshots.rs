@@ -3,8 +3,6 @@
 use crate::detect::common::cpu_samples::{NOTABLE, of_samples, own_shares};
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[samples("standby-snapshots", snapshots_on_standby)];
-
 /// Functions that walk through the transactions that a standby knows to run on its primary.
 const KNOWN_XIDS: &[&str] = &[
     "KnownAssignedXidsGetAndSetXmin",
@@ -14,7 +12,7 @@ const KNOWN_XIDS: &[&str] = &[
     "KnownAssignedXidExists",
 ];
 
-fn snapshots_on_standby(evidence: &Evidence) -> Option<Observation> {
+pub fn in_samples(evidence: &Evidence) -> Option<Observation> {
     let profile = evidence.profile?;
     let (shares, words): (Vec<f64>, Vec<String>) = own_shares(profile, KNOWN_XIDS).unzip();
     let share: f64 = shares.iter().sum();

@@ -5,8 +5,6 @@ use crate::detect::prelude::*;
 use pgassay_evidence::profile::lock::Lock;
 use pgassay_evidence::profile::{Class, Work};
 
-pub const DETECTORS: &[Detector] = &[samples("subtransaction-lookups", subtransactions)];
-
 /// Functions in which a session is while it looks up the parent of a subtransaction, apart from
 /// those that look up the commit log, too.
 const LOOKUPS: &[&str] = &["SubTransGetTopmostTransaction", "SubTransGetParent"];
@@ -18,7 +16,7 @@ const SLRU: &[&str] = &[
     "SlruSelectLRUPage",
 ];
 
-fn subtransactions(evidence: &Evidence) -> Option<Observation> {
+pub fn in_samples(evidence: &Evidence) -> Option<Observation> {
     let profile = evidence.profile?;
     let seen = |share: f64, saw: String| {
         Observation::of_samples(share, saw).of_functions(LOOKUPS.iter().copied())

@@ -4,9 +4,7 @@ use crate::detect::common::sessions::sessions;
 use crate::detect::prelude::*;
 use crate::version::written;
 
-pub const DETECTORS: &[Detector] = &[facts("wal-insertion-locks", wal_insertion)];
-
-fn wal_insertion(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let version = seen.version()?;
     let release = written(version);
     if version >= 170_000 {

@@ -2,9 +2,7 @@
 
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("dirty-writeback", dirty)];
-
-fn dirty(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let memory = seen.of_host("the memory's size", |h| h.memory_bytes)?;
     let bytes: u64 = seen
         .text("/proc/sys/vm/dirty_background_bytes")?

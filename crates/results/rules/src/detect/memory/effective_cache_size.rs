@@ -2,9 +2,7 @@
 
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("effective-cache-size", cache_size)];
-
-fn cache_size(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let cache = seen.bytes("effective_cache_size")?;
     let buffers = seen.bytes("shared_buffers")?;
     let memory = seen.memory()?;

@@ -5,9 +5,7 @@ use crate::detect::memory::kernel_samples::{hottest, is_for_huge_pages};
 use crate::detect::prelude::*;
 use pgassay_evidence::profile::Class;
 
-pub const DETECTORS: &[Detector] = &[samples("memory-compaction", compaction)];
-
-fn compaction(evidence: &Evidence) -> Option<Observation> {
+pub fn in_samples(evidence: &Evidence) -> Option<Observation> {
     let profile = evidence.profile?;
     let share = profile.class(Class::Compaction);
     // Where the chains name what needs it, that has an entry of its own.

@@ -5,14 +5,12 @@ use crate::detect::common::waiting::waiting;
 use crate::detect::prelude::*;
 use pgassay_evidence::{metrics, number};
 
-pub const DETECTORS: &[Detector] = &[run("memory-limit", memory_limit)];
-
 /// Pages a second that come back, from which on a memory limit is worth a look.
 const MANY_BACK: f64 = 50.0;
 
 /// A memory limit of the control group that takes the page cache away: blocks are read from the device again that
 /// would have stayed.
-fn memory_limit(evidence: &Evidence) -> Option<Observation> {
+pub fn in_run(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let limit = run.point.estimate(metrics::MEMORY_LIMIT)?.estimate;
     let back = run.point.estimate(metrics::MEMORY_REFAULTS)?.estimate;

@@ -2,9 +2,7 @@
 
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("memory-promised", work_mem)];
-
-fn work_mem(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let buffers = seen.bytes("shared_buffers")?;
     let each = seen.bytes("work_mem")?;
     let connections = seen.number("max_connections")?.max(0).unsigned_abs();

@@ -2,9 +2,7 @@
 
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("numa-balancing", numa_balancing)];
-
-fn numa_balancing(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let nodes = seen.of_host("the number of NUMA nodes", |h| h.numa_nodes)?;
     if nodes < 2 {
         return not_applicable("the machine has one NUMA node");

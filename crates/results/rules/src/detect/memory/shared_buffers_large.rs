@@ -3,9 +3,7 @@
 use crate::detect::memory::sizes::quarter_of_memory;
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("shared-buffers-large", buffers_large)];
-
-fn buffers_large(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let buffers = seen.bytes("shared_buffers")?;
     let memory = seen.memory()?;
     let share = buffers as f64 / memory.max(1) as f64;

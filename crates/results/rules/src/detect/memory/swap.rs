@@ -2,9 +2,7 @@
 
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("swap", swap), run("swap", swapping)];
-
-fn swapping(evidence: &Evidence) -> Option<Observation> {
+pub fn in_run(evidence: &Evidence) -> Option<Observation> {
     let scheduling = &evidence.run?.observed?.scheduling;
     let pages = scheduling.swap_pages_per_second?;
     let pressure = scheduling.memory_pressure;
@@ -22,7 +20,7 @@ fn swapping(evidence: &Evidence) -> Option<Observation> {
     })
 }
 
-fn swap(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let total = seen.counter("/proc/meminfo", "SwapTotal")?;
     if total == 0 {
         return passed("there is no swap");

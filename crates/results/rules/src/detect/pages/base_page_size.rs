@@ -2,9 +2,7 @@
 
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("base-page-size", base_page)];
-
-fn base_page(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let page = seen.of_host("the base page size", |h| h.page_size_bytes)?;
     // Without a server: the block size that nearly all have.
     let block = seen.bytes("block_size").unwrap_or(8192).max(1);

@@ -3,12 +3,10 @@
 use crate::detect::pages::needed::pages_needed;
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("huge-pages", huge_pages)];
-
 /// Below this the mapping fits translation caches well enough.
 const WORTH_HUGE: u64 = 512 << 20;
 
-fn huge_pages(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let wanted = seen.value("huge_pages")?;
     let buffers = seen.bytes("shared_buffers")?;
     if buffers < WORTH_HUGE {

@@ -2,9 +2,7 @@
 
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("huge-pages-idle", huge_pages_idle)];
-
-fn huge_pages_idle(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let page = seen.of_host("the huge page size", |h| h.huge_page_size_bytes)?;
     let total = seen.of_host("the number of huge pages", |h| h.huge_pages_total)?;
     let free = seen.of_host("the number of free huge pages", |h| h.huge_pages_free)?;

@@ -3,9 +3,7 @@
 use crate::detect::pages::needed::pages_needed;
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("huge-pages-limited", huge_pages_limited)];
-
-fn huge_pages_limited(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let wanted = seen.value("huge_pages")?;
     if wanted == "off" {
         return not_applicable("huge_pages = off");

@@ -5,12 +5,10 @@ use crate::detect::prelude::*;
 use crate::subjects::Suspect;
 use pgassay_evidence::profile::{Class, Work};
 
-pub const DETECTORS: &[Detector] = &[samples("page-faults", page_faults)];
-
 /// The share of faults on memory in common from which on larger pages for it are worth a try.
 const ENOUGH_FAULTS: f64 = 0.02;
 
-fn page_faults(evidence: &Evidence) -> Option<Observation> {
+pub fn in_samples(evidence: &Evidence) -> Option<Observation> {
     let profile = evidence.profile?;
     // Giving back page tables is of the same class, and no fault.
     let exits = profile.within(Work::Exits).unwrap_or(0.0);

@@ -3,11 +3,6 @@
 use crate::detect::common::cpu_samples::{NOTABLE, of_samples, own_shares};
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[
-    facts("page-table-memory", page_tables),
-    samples("page-table-memory", page_tables_in_samples),
-];
-
 /// Functions that copy, change or give back the entries of page tables.
 const PAGE_TABLES: &[&str] = &[
     "change_protection",
@@ -28,7 +23,7 @@ const PAGE_TABLES: &[&str] = &[
 ];
 
 /// Work on page tables, where no callers say for whom: those of a process that ends have an entry of their own.
-fn page_tables_in_samples(evidence: &Evidence) -> Option<Observation> {
+pub fn in_samples(evidence: &Evidence) -> Option<Observation> {
     let profile = evidence.profile?;
     if profile.call_chains {
         return None;
@@ -48,7 +43,7 @@ fn page_tables_in_samples(evidence: &Evidence) -> Option<Observation> {
     })
 }
 
-fn page_tables(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let memory = seen.memory()?;
     let lines = seen.process("VmPTE of the processes")?;
     let sizes: Vec<u64> = lines

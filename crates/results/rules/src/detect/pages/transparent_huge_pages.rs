@@ -5,14 +5,9 @@ use crate::detect::memory::kernel_samples::{hottest, is_for_huge_pages};
 use crate::detect::prelude::*;
 use pgassay_evidence::profile::{Class, Work};
 
-pub const DETECTORS: &[Detector] = &[
-    facts("transparent-huge-pages", transparent),
-    samples("transparent-huge-pages", huge_faults),
-];
-
 /// Compaction that makes room for transparent huge pages. Clearing them is no loss: the same memory would be cleared
 /// in smaller pages.
-fn huge_faults(evidence: &Evidence) -> Option<Observation> {
+pub fn in_samples(evidence: &Evidence) -> Option<Observation> {
     let profile = evidence.profile?;
     let share = profile.class(Class::Compaction);
     if !profile.shows(share, NOTABLE) || !is_for_huge_pages(profile) {
@@ -37,7 +32,7 @@ fn huge_faults(evidence: &Evidence) -> Option<Observation> {
     )
 }
 
-fn transparent(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let enabled = seen.of_host("the state of transparent huge pages", |h| {
         h.transparent_huge_pages.clone()
     })?;

@@ -2,8 +2,6 @@
 
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("clock-source", clock)];
-
 /// Clock sources read in user space.
 const FAST: &[&str] = &[
     "tsc",
@@ -15,7 +13,7 @@ const FAST: &[&str] = &[
     "hyperv_clocksource_tsc_page",
 ];
 
-fn clock(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let source = seen.of_host("the clock source", |h| h.clock_source.clone())?;
     let cost: Option<f64> = seen
         .text("clock_gettime ns")

@@ -3,9 +3,7 @@
 use crate::detect::prelude::*;
 use pgassay_evidence::host::cpus_of;
 
-pub const DETECTORS: &[Detector] = &[facts("cpu-affinity", affinity)];
-
-fn affinity(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let status = seen.process("status")?;
     seen.runs_by_itself()?;
     let allowed = status

@@ -2,9 +2,7 @@
 
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("cpu-emulated", emulated)];
-
-fn emulated(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let kind = seen.of_host("a hypervisor", |h| h.virtualisation.clone())?;
     let model = seen
         .of_host("the CPU", |h| h.cpu_model.clone())

@@ -3,9 +3,7 @@
 use crate::detect::prelude::*;
 use pgassay_evidence::metrics;
 
-pub const DETECTORS: &[Detector] = &[facts("cpu-quota", quota), run("cpu-quota", cpu_quota)];
-
-fn cpu_quota(evidence: &Evidence) -> Option<Observation> {
+pub fn in_run(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let cpus = f64::from(run.host.cpus?);
     let of_server = run.held_back().map(|throttled| {
@@ -53,7 +51,7 @@ fn cpu_quota(evidence: &Evidence) -> Option<Observation> {
     })
 }
 
-fn quota(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let cpus = seen.cpus()?;
     let Ok(quota) = seen.of_host("a quota", |h| h.cpu_quota) else {
         return not_applicable("no quota of CPU time is set");

@@ -3,9 +3,7 @@
 use crate::detect::prelude::*;
 use pgassay_evidence::metrics;
 
-pub const DETECTORS: &[Detector] = &[facts("cpu-steal", steal), run("cpu-steal", stolen)];
-
-fn stolen(evidence: &Evidence) -> Option<Observation> {
+pub fn in_run(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let share = run.point.estimate(metrics::STEAL)?.estimate;
     (share >= 0.05).then(|| {
@@ -21,7 +19,7 @@ fn stolen(evidence: &Evidence) -> Option<Observation> {
     })
 }
 
-fn steal(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let line = seen.text("/proc/stat")?;
     let ticks: Vec<u64> = line
         .lines()

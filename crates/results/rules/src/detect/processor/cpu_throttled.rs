@@ -2,9 +2,7 @@
 
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("cpu-throttled", throttled)];
-
-fn throttled(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let mut worst: Option<(u64, u64)> = None;
     for (_, text) in seen.texts("/sys/fs/cgroup", "/cpu.stat")? {
         let field = |name: &str| {

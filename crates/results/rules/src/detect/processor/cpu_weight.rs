@@ -3,8 +3,6 @@
 use crate::detect::prelude::*;
 use crate::detect::processor::process::BUSY;
 
-pub const DETECTORS: &[Detector] = &[facts("cpu-weight", weight)];
-
 /// Files of a control group that say what it weighs beside its neighbours, and what is usual (cgroup-v2.rst, `cpu.weight`; sched-design-CFS.rst,
 /// `cpu.shares`).
 const WEIGHTS: &[(&str, f64)] = &[("cpu.weight", 100.0), ("cpu.shares", 1024.0)];
@@ -13,7 +11,7 @@ const WEIGHTS: &[(&str, f64)] = &[("cpu.weight", 100.0), ("cpu.shares", 1024.0)]
 /// its neighbours likewise: a fifth is what half a CPU has.
 const LIGHT: f64 = 0.2;
 
-fn weight(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let mut known = Vec::new();
     for (file, usual) in WEIGHTS {
         for (path, text) in seen.texts("/sys/fs/cgroup", &format!("/{file}"))? {

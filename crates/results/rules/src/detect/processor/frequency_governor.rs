@@ -2,9 +2,7 @@
 
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("frequency-governor", governor)];
-
-fn governor(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let Ok(governor) = seen.of_host("a governor", |h| h.cpu_governor.clone()) else {
         seen.text("uname machine")?;
         return not_applicable(

@@ -2,9 +2,7 @@
 
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("lazy-preemption", preemption)];
-
-fn preemption(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let kernel = seen.of_host("the kernel's version", |h| h.kernel.clone())?;
     let major: u32 = kernel
         .split('.')

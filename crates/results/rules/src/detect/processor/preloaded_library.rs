@@ -2,8 +2,6 @@
 
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("preloaded-library", preloaded)];
-
 /// Allocators that are preloaded on purpose.
 const ALLOCATORS: &[&str] = &["jemalloc", "tcmalloc", "mimalloc", "hoard", "snmalloc"];
 
@@ -40,7 +38,7 @@ fn tuned(variables: &[(&str, &str)]) -> Vec<String> {
         .collect()
 }
 
-fn preloaded(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let environment = seen.process("environment")?;
     let variables: Vec<(&str, &str)> = environment
         .lines()

@@ -2,9 +2,7 @@
 
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("pressure", pressure)];
-
-fn pressure(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let mut high = Vec::new();
     let mut said = Vec::new();
     let mut why = None;

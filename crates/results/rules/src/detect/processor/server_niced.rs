@@ -3,12 +3,10 @@
 use crate::detect::prelude::*;
 use crate::detect::processor::process::{BUSY, value};
 
-pub const DETECTORS: &[Detector] = &[facts("server-niced", niced)];
-
 /// Scheduling policies in which a process gives way to all others (sched(7)).
 const GIVE_WAY: &[(&str, &str)] = &[("3", "SCHED_BATCH"), ("5", "SCHED_IDLE")];
 
-fn niced(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let text = seen.process("scheduling")?;
     seen.runs_by_itself()?;
     let number = |name: &str| value(text, name).and_then(|n| n.parse::<i32>().ok());

@@ -2,9 +2,7 @@
 
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("timing-cost", timing)];
-
-fn timing(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let mut on = Vec::new();
     for name in ["track_io_timing", "track_wal_io_timing"] {
         if seen.on(name).unwrap_or(false) {

@@ -3,9 +3,7 @@
 use crate::detect::prelude::*;
 use crate::detect::sessions::clients::clients;
 
-pub const DETECTORS: &[Detector] = &[facts("active-sessions", active)];
-
-fn active(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let clients = clients(seen)?;
     let cpus = f64::from(seen.cpus()?);
     let quota = seen

@@ -5,11 +5,6 @@ use crate::detect::common::{hits, wait_shares};
 use crate::detect::prelude::*;
 use pgassay_evidence::profile::{Class, Work};
 
-pub const DETECTORS: &[Detector] = &[
-    samples("connections-opened", exits),
-    run("connections-opened", connections),
-];
-
 /// Sessions a second from which on opening them is worth a look.
 const MANY_SESSIONS: f64 = 5.0;
 /// Transactions of a session below which it was opened for next to nothing.
@@ -26,7 +21,7 @@ const OPENING: &[&str] = &[
     "PerformAuthentication",
 ];
 
-fn connections(evidence: &Evidence) -> Option<Observation> {
+pub fn in_run(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let (opened, done) = of_clients(&run).or_else(|| by_counters(&run))?;
     if opened < MANY_SESSIONS || done > FEW_TRANSACTIONS * opened {
@@ -135,7 +130,7 @@ fn by_server(run: &RunEvidence, seen: Observation) -> Observation {
 }
 
 /// Processes that end. Of a run, statistics say more surely how many sessions ended.
-fn exits(evidence: &Evidence) -> Option<Observation> {
+pub fn in_samples(evidence: &Evidence) -> Option<Observation> {
     let profile = evidence.profile?;
     if evidence.run.is_some() {
         return None;

@@ -5,12 +5,7 @@ use crate::detect::locks::queue::{MOSTLY, Queue, from};
 use crate::detect::prelude::*;
 use crate::detect::sessions::clients::clients;
 
-pub const DETECTORS: &[Detector] = &[
-    facts("idle-in-transaction", in_transaction),
-    run("idle-in-transaction", in_the_way),
-];
-
-fn in_transaction(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let clients = clients(seen)?;
     if clients.hidden > clients.all / 2.0 {
         return could_not_see(
@@ -39,7 +34,7 @@ fn in_transaction(seen: &FactView) -> Judged {
 const BLOCKING: &str = "FROM pg_stat_activity WHERE state LIKE 'idle in transaction%' AND state_change < now() - interval '10 s' \
      AND pid IN (SELECT unnest(pg_blocking_pids(pid)) FROM pg_stat_activity WHERE wait_event_type = 'Lock')";
 
-fn in_the_way(evidence: &Evidence) -> Option<Observation> {
+pub fn in_run(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let queue = Queue::of(&run)?;
     let part = queue.part(is_forgotten);

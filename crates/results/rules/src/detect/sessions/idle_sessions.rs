@@ -3,9 +3,7 @@
 use crate::detect::prelude::*;
 use crate::detect::sessions::clients::clients;
 
-pub const DETECTORS: &[Detector] = &[facts("idle-sessions", idle)];
-
-pub fn idle(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let clients = clients(seen)?;
     let saw = format!(
         "{} of {} sessions are idle, {} active",

@@ -3,9 +3,7 @@
 use crate::detect::prelude::*;
 use crate::detect::sessions::clients::clients;
 
-pub const DETECTORS: &[Detector] = &[facts("max-connections-unused", max_connections)];
-
-fn max_connections(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let limit = seen.number("max_connections")?;
     let used = clients(seen)?.all;
     let saw = format!("max_connections = {limit}, {used} in use at this moment");

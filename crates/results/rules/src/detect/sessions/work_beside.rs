@@ -8,8 +8,6 @@ use crate::finding::FULL;
 use pgassay_evidence::metrics;
 use pgassay_evidence::observed::beside::Beside;
 
-pub const DETECTORS: &[Detector] = &[run("work-beside", beside)];
-
 /// The part of the load's time that it must cost.
 const NOTABLE: f64 = 0.1;
 /// Sessions on average below which somebody only looked in.
@@ -199,7 +197,7 @@ fn at_disk(kind: &str, event: &str) -> bool {
     kind == "IO" || wait_shares::is_of(kind, event, wait_shares::WAL_FLUSH)
 }
 
-fn beside(evidence: &Evidence) -> Option<Observation> {
+pub fn in_run(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     if run.is_own_load() {
         return None;

@@ -4,12 +4,10 @@ use crate::detect::common::horizon::horizon;
 use crate::detect::prelude::*;
 use crate::detect::statements::catalog_rows::{is, listed, name};
 
-pub const DETECTORS: &[Detector] = &[facts("autovacuum-behind", autovacuum_behind)];
-
 /// Dead rows below this are nothing to speak of.
 const FEW_DEAD: f64 = 10_000.0;
 
-fn autovacuum_behind(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let rows = seen.rows("dead_rows")?;
     let (Ok(base), Ok(scale)) = (
         seen.decimal("autovacuum_vacuum_threshold"),

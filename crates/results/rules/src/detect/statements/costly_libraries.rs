@@ -2,9 +2,7 @@
 
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("costly-libraries", libraries)];
-
-fn libraries(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let loaded: Vec<String> = [
         "shared_preload_libraries",
         "session_preload_libraries",

@@ -3,9 +3,7 @@
 use crate::detect::prelude::*;
 use crate::detect::statements::catalog_rows::{SMALL, listed, name};
 
-pub const DETECTORS: &[Detector] = &[facts("foreign-key-unindexed", unindexed_foreign_keys)];
-
-fn unindexed_foreign_keys(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let rows = seen.rows("unindexed_foreign_keys")?;
     let large: Vec<&Row> = rows
         .iter()

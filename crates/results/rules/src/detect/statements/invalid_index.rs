@@ -3,9 +3,7 @@
 use crate::detect::prelude::*;
 use crate::detect::statements::catalog_rows::{SMALL, is, listed, name};
 
-pub const DETECTORS: &[Detector] = &[facts("invalid-index", invalid_indexes)];
-
-fn invalid_indexes(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let rows = seen.rows("invalid_indexes")?;
     // CREATE INDEX CONCURRENTLY holds such a lock while it works; so does vacuum.
     let left: Vec<&Row> = rows.iter().filter(|row| !is(row, "table_locked")).collect();

@@ -4,12 +4,7 @@ use crate::detect::common::cpu_samples::{NOTABLE, of_samples};
 use crate::detect::prelude::*;
 use pgassay_evidence::profile::{Class, Work};
 
-pub const DETECTORS: &[Detector] = &[
-    facts("jit-small-queries", jit),
-    samples("jit-small-queries", jit_in_samples),
-];
-
-fn jit_in_samples(evidence: &Evidence) -> Option<Observation> {
+pub fn in_samples(evidence: &Evidence) -> Option<Observation> {
     let profile = evidence.profile?;
     // The functions of libLLVM are many and each is short, and much of what they cost is memory.
     let within = profile.within(Work::Compiling).unwrap_or(0.0);
@@ -23,7 +18,7 @@ fn jit_in_samples(evidence: &Evidence) -> Option<Observation> {
     })
 }
 
-fn jit(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     if !seen.on("jit")? {
         return passed("jit is off");
     }

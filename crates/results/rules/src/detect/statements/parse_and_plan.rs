@@ -5,9 +5,7 @@ use crate::detect::common::message_log::trees;
 use crate::detect::prelude::*;
 use pgassay_evidence::profile::{Class, Work};
 
-pub const DETECTORS: &[Detector] = &[samples("parse-and-plan", parse_and_plan)];
-
-fn parse_and_plan(evidence: &Evidence) -> Option<Observation> {
+pub fn in_samples(evidence: &Evidence) -> Option<Observation> {
     let profile = evidence.profile?;
     let planning = profile.within(Work::Planning).unwrap_or(0.0);
     // What the planner calls counts as its own: memory, the kernel, estimates of any type.

@@ -2,8 +2,6 @@
 
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("planner-methods-off", methods_off)];
-
 /// How a setting is taken back where it was set.
 fn reset(row: &Row, name: &str) -> Option<String> {
     let of = |key: &str| word(row, key);
@@ -29,7 +27,7 @@ fn set_for(row: &Row) -> String {
     }
 }
 
-fn methods_off(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let rows = seen.rows("overrides")?;
     let off: Vec<(&Row, &str)> = rows
         .iter()

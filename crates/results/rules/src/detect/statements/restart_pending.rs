@@ -2,9 +2,7 @@
 
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("restart-pending", pending)];
-
-fn pending(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let waiting = seen.waiting_for_restart()?;
     if waiting.is_empty() {
         return passed("no setting waits for a restart");

@@ -4,9 +4,7 @@ use crate::detect::common::cpu_samples::messages;
 use crate::detect::prelude::*;
 use pgassay_evidence::profile::Class;
 
-pub const DETECTORS: &[Detector] = &[samples("round-trips", round_trips)];
-
-fn round_trips(evidence: &Evidence) -> Option<Observation> {
+pub fn in_samples(evidence: &Evidence) -> Option<Observation> {
     let profile = evidence.profile?;
     let parts = messages(profile);
     let share: f64 = parts.iter().map(|(_, share)| share).sum();

@@ -4,7 +4,7 @@ use crate::detect::common::cpu_samples::{NOTABLE, of_samples};
 use crate::detect::common::message_log::{sent, set, trees, with_settings};
 use crate::detect::prelude::*;
 
-fn statement_logging(evidence: &Evidence) -> Option<Observation> {
+pub fn in_samples(evidence: &Evidence) -> Option<Observation> {
     let profile = evidence.profile?;
     let sent = sent(profile);
     let trees = trees(evidence);
@@ -35,17 +35,12 @@ fn statement_logging(evidence: &Evidence) -> Option<Observation> {
     })
 }
 
-pub const DETECTORS: &[Detector] = &[
-    samples("statement-logging", statement_logging),
-    run("statement-logging", written),
-];
-
 /// Bytes a second from which on a log is written all the time.
 const MUCH: f64 = 64.0 * 1024.0;
 /// Bytes for each transaction from which on each of them is logged.
 const EACH: f64 = 40.0;
 
-fn written(evidence: &Evidence) -> Option<Observation> {
+pub fn in_run(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let counters = run.observed?.counters.as_ref()?;
     let bytes = counters.messages_bytes?;

@@ -3,8 +3,6 @@
 use crate::detect::prelude::*;
 use crate::detect::statements::catalog_rows::{listed, name};
 
-pub const DETECTORS: &[Detector] = &[facts("swollen-table", swollen)];
-
 /// Bytes of a row's header and its line pointer (PostgreSQL manual, "Database Page Layout").
 const OF_A_ROW: f64 = 28.0;
 
@@ -25,7 +23,7 @@ fn needed(row: &Row) -> f64 {
     get("rows") * each / ((get("block_size") - OF_A_PAGE).max(1.0) * filled)
 }
 
-fn swollen(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let rows = seen.rows("empty_pages")?;
     let get = |row: &Row, key| number(row, key).unwrap_or(0.0);
     // Where vacuum has not been, dead rows may fill the pages.

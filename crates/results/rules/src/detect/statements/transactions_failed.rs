@@ -3,8 +3,6 @@
 use crate::detect::common::wait_shares::of_rows;
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[run("transactions-failed", failed)];
-
 /// The share of all attempts that came to nothing from which on it is named.
 const NOTABLE: f64 = 0.02;
 /// From which on it is a part of what decides throughput.
@@ -17,7 +15,7 @@ const ROLLED_BACK: f64 = 0.1;
 /// The share of the sessions' time in waits for rows from which on these have queues.
 const QUEUED: f64 = 0.1;
 
-fn failed(evidence: &Evidence) -> Option<Observation> {
+pub fn in_run(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     if run.is_own_load() {
         let counters = run.observed?.counters.as_ref()?;
@@ -219,7 +217,7 @@ mod tests {
                     run: Some(run),
                     ..*evidence
                 };
-                failed(&evidence).unwrap().open
+                in_run(&evidence).unwrap().open
             };
             looked_at(&seen, |_| {}, told)
         };

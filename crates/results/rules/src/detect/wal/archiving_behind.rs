@@ -2,9 +2,7 @@
 
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("archiving-behind", archiving)];
-
-fn archiving(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     if seen.value("archive_mode")? == "off" {
         return not_applicable("archive_mode is off");
     }

@@ -2,9 +2,7 @@
 
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("backend-writes", backend_writes)];
-
-fn backend_writes(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let (own, others) = written(seen)?;
     let total = own + others;
     let saw = format!(

@@ -6,8 +6,6 @@ use crate::detect::wal::requested::{
     FEWEST, TOO_NEAR_SECONDS, evidence_in_words, gain, log_for_each,
 };
 
-pub const DETECTORS: &[Detector] = &[run("checkpoints-commanded", commanded)];
-
 /// How statements begin that ask for a checkpoint.
 const ASKS: &[&str] = &[
     "checkpoint",
@@ -18,7 +16,7 @@ const ASKS: &[&str] = &[
 ];
 
 /// Checkpoints that somebody asks for, as neither time nor the log does.
-fn commanded(evidence: &Evidence) -> Option<Observation> {
+pub fn in_run(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let seen = run.load.checkpoints.as_ref()?;
     let apart = seen.seconds / seen.requested.max(1) as f64;

@@ -4,14 +4,12 @@ use crate::detect::common::wait_shares;
 use crate::detect::common::wait_shares::{MUCH, WAL_FLUSH, commits_sleep};
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[run("commit-delay", delayed)];
-
 /// Settings that belong to the evidence.
 const SETTINGS: &[&str] = &["commit_delay", "commit_siblings", "synchronous_commit"];
 
 /// XLogFlush (xlog.c): the session that flushes for a group sleeps first, at no wait event, and the others
 /// of the group wait for it.
-fn delayed(evidence: &Evidence) -> Option<Observation> {
+pub fn in_run(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let sampled = run.waits()?;
     if !commits_sleep(&run) {

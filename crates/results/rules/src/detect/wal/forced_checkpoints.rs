@@ -10,12 +10,7 @@ use pgassay_evidence::checkpoints::forced_after;
 use pgassay_evidence::number;
 use pgassay_text::number::memory_bytes;
 
-pub const DETECTORS: &[Detector] = &[
-    facts("forced-checkpoints", checkpoints),
-    run("forced-checkpoints", forced),
-];
-
-fn forced(evidence: &Evidence) -> Option<Observation> {
+pub fn in_run(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let seen = run.load.checkpoints.as_ref()?;
     let apart = seen.seconds / seen.requested.max(1) as f64;
@@ -54,7 +49,7 @@ fn forced(evidence: &Evidence) -> Option<Observation> {
     )
 }
 
-fn checkpoints(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let row = match seen.row("checkpointer") {
         Ok(row) => row,
         Err(_) => seen.row("bgwriter")?,

@@ -2,9 +2,7 @@
 
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[facts("logical-decoding", decoding)];
-
-fn decoding(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let decoders = number(&seen.row("decoders")?, "active").unwrap_or(0.0);
     let saw = format!("{decoders} logical replication slots are being read");
     if decoders < 3.0 {

@@ -3,9 +3,7 @@
 use crate::detect::prelude::*;
 use crate::detect::wal::rate::needs;
 
-pub const DETECTORS: &[Detector] = &[facts("max-wal-size-small", max_wal_size)];
-
-fn max_wal_size(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let size = seen.bytes("max_wal_size")?;
     let target = seen.decimal("checkpoint_completion_target").unwrap_or(0.5);
     let between = (size as f64 / (1.0 + target)) as u64;

@@ -6,10 +6,6 @@ use pgassay_evidence::observed::statements::StatementTime;
 use pgassay_evidence::profile::{Class, Work};
 use pgassay_model::observed::growth::Grown;
 
-pub const DETECTORS: &[Detector] = &[facts(ENTRY, audited), run(ENTRY, logged)];
-
-const ENTRY: &str = "replica-identity-full";
-
 /// Updates and deletes below which a table is hardly changed.
 const FEW_CHANGES: f64 = 1000.0;
 /// The same within a run.
@@ -43,7 +39,7 @@ fn narrower(table: &str, primary: bool, key: Option<&str>) -> String {
     }
 }
 
-fn audited(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let rows = seen.rows("identity_full")?;
     let level = seen.value("wal_level")?;
     let changed = |row: &Row| number(row, "changed").unwrap_or(0.0);
@@ -160,7 +156,7 @@ fn changing<'a>(run: &RunEvidence<'a>, table: &'a str) -> impl Iterator<Item = &
     })
 }
 
-fn logged(evidence: &Evidence) -> Option<Observation> {
+pub fn in_run(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let logged = most(&run)?;
     let name = logged.table.name.as_str();

@@ -3,10 +3,8 @@
 use crate::detect::common::hits::{Hit, Part, joined, weighty};
 use crate::detect::prelude::*;
 
-pub const DETECTORS: &[Detector] = &[run("slot-peeked", peeked)];
-
 /// A logical slot that is read again from where it stood.
-fn peeked(evidence: &Evidence) -> Option<Observation> {
+pub fn in_run(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let growth = run.observed?.growth.as_ref();
     let hits = weighty(&run).filter(|s| s.text.contains("pg_logical_slot_peek_"));

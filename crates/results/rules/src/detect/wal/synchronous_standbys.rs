@@ -5,9 +5,7 @@ use crate::detect::wal::standby_state::{
     LOOK_FIRST, NOT_SEEN, Standing, standby_first, standing, takes_part,
 };
 
-pub const DETECTORS: &[Detector] = &[facts("synchronous-standbys", synchronous)];
-
-fn synchronous(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     let names = seen.value("synchronous_standby_names")?.trim();
     if names.is_empty() {
         return passed("synchronous_standby_names is empty");

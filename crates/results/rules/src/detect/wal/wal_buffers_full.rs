@@ -4,11 +4,6 @@ use crate::detect::common::waiting::waiting;
 use crate::detect::prelude::*;
 use pgassay_text::number::memory_bytes;
 
-pub const DETECTORS: &[Detector] = &[
-    facts("wal-buffers-full", wal_buffers),
-    run("wal-buffers-full", wal_buffers_in_a_run),
-];
-
 /// The most that the server takes by itself, a segment of the log (XLOGChooseNumBuffers, xlog.c).
 const SEGMENT: u64 = 16 << 20;
 
@@ -29,7 +24,7 @@ fn small_by_hand(seen: &FactView) -> Result<Option<(u64, u64)>, NotJudged> {
 const BY_ITSELF: &str =
     "ALTER SYSTEM SET wal_buffers = -1;   -- then restart: 1/32 of shared_buffers, up to 16 MB";
 
-fn wal_buffers(seen: &FactView) -> Judged {
+pub fn audit(seen: &FactView) -> Judged {
     if let Some((size, by_itself)) = small_by_hand(seen)? {
         let saw = format!(
             "wal_buffers = {}, set by hand; by itself the server would take {}: a transaction's log does not fit, and \
@@ -92,7 +87,7 @@ fn for_room(kind: &str, event: &str) -> bool {
     lock || (kind == "IO" && event == "walwrite")
 }
 
-fn wal_buffers_in_a_run(evidence: &Evidence) -> Option<Observation> {
+pub fn in_run(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let wal = &run.observed?.counters.as_ref()?.wal;
     let full = *wal.get("wal_buffers_full")?;
