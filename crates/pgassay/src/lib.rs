@@ -14,6 +14,7 @@ pub mod held;
 pub mod schemas;
 pub mod screen;
 pub mod secrets;
+pub mod session;
 pub mod terminal;
 
 use std::ffi::OsString;
@@ -35,7 +36,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>, terminal: &mut Terminal, st
         Ok(args) => args,
         Err(answer) => return cli::show(&answer, terminal),
     };
-    let session = commands::far::Session::of_this();
+    let session = session::Session::of_this();
     if let Some(Err(error)) = session.as_ref().map(commands::far::keep_near_side) {
         return exit::report(&error.into(), terminal);
     }

@@ -17,7 +17,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: &[OsString], hidden: &io::Result<()>) -> Exit {
     let mut terminal = Terminal::of_process();
-    let watched = match pgassay::commands::far::Session::of_this() {
+    let watched = match pgassay::session::Session::of_this() {
         Some(_) => Stop::on_repeated_signals(),
         None => Stop::on_signals(),
     };

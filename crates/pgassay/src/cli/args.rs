@@ -1,28 +1,22 @@
 //! What was typed: the flags of every command, with their help.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use clap::{ArgGroup, Args as ClapArgs, Parser, Subcommand};
-
-use pgassay_model::storage::VolumeLimits;
-use pgassay_server::TargetError;
-use pgassay_server::confinement::Confinement;
+use clap::{Args as ClapArgs, Parser, Subcommand};
 
 use super::axes::AxesArgs;
 use super::build::BuildArgs;
-use super::clients::{ClientList, ScaleList};
 use super::compare_runs::CompareRunsArgs;
 use super::diagnose::DiagnoseArgs;
-use super::from::{FromList, WayArgs, Ways};
 use super::inside::InsideArgs;
 use super::io::IoArgs;
 use super::kernels::KernelsArgs;
-use super::kinds::{self, OF_CLIENTS, OF_SCALE, OF_SESSIONS};
+use super::kinds;
 use super::load::LoadArgs;
+use super::measure::MeasureArgs;
 use super::page::PageArgs;
 use super::show::ShowArgs;
-use crate::held::Held;
+use super::target::TargetArgs;
 use crate::terminal::Verbosity;
 
 const EXAMPLES: &str = "\
@@ -172,129 +166,6 @@ pub enum Command {
     /// Print the manual page (roff)
     #[command(hide = true)]
     Man,
-}
-
-/// What is measured, shared by all commands that measure.
-#[derive(Debug, Clone, Default, ClapArgs)]
-pub struct TargetArgs {
-    /// temp (default), temp:17, temp:17.2, an installation's prefix or bin directory, or the URI or
-    /// conninfo of a running server; on another machine as ssh://HOST/TARGET or
-    /// 'exec:COMMAND // TARGET'
-    #[arg(value_name = "TARGET")]
-    pub target: Option<String>,
-    /// A setting for a launched server (repeatable)
-    #[arg(long = "set", value_name = "NAME=VALUE")]
-    pub settings: Vec<String>,
-    /// A variable for a launched server's environment, such as LD_PRELOAD (repeatable)
-    #[arg(long = "env", value_name = "NAME=VALUE")]
-    pub environment: Vec<String>,
-    /// Start a launched server through this command, such as 'numactl --interleave=all'
-    #[arg(long, value_name = "COMMAND")]
-    pub wrap: Option<String>,
-    /// Allow load on a running server: says what it will create, and removes it afterwards
-    #[arg(long)]
-    pub load: bool,
-    /// This running server is a copy: a workload on your own tables may change them, and they stay changed
-    #[arg(long)]
-    pub is_copy: bool,
-    /// Directory for temporary clusters; not on tmpfs [default: below /var/tmp]
-    #[arg(long, value_name = "DIR")]
-    pub scratch: Option<PathBuf>,
-    /// Use the archived PostgreSQL from Maven Central where none is installed
-    #[arg(long)]
-    pub stand_in: bool,
-    /// Have a launched server hold a copy of this database, for a workload on your own tables: pg_dump
-    /// reads it, and nothing in it is changed. Or data made from a directory of `workload statistics`
-    #[arg(long, value_name = "CONNINFO|DIR")]
-    pub from_database: Option<String>,
-    /// What the provider of the data's volume allows: iops=3000,mbps=125; of one with burst credits
-    /// also base-iops=600,credits=5400000. Reads that reach it are named
-    #[arg(long, value_name = "LIMITS", value_parser = super::io::volume)]
-    pub volume: Option<VolumeLimits>,
-    /// The CPUs that a launched server is kept on; a flag of compare.
-    #[arg(skip)]
-    pub kept_on: Vec<usize>,
-    /// What they hold, where several servers share it.
-    #[arg(skip)]
-    pub dump: Option<Arc<Held>>,
-    /// How machines that give load reach the server.
-    #[arg(skip)]
-    pub outside: Ways,
-}
-
-impl TargetArgs {
-    /// What a launched server is given of the machine.
-    ///
-    /// # Errors
-    /// Where a variable is none, a CPU is not there, or the command can't be executed.
-    pub fn confinement(&self) -> Result<Confinement, TargetError> {
-        let given = Confinement::new("--env", &self.environment, &self.kept_on)?;
-        given.through("--wrap", self.wrap.as_deref().unwrap_or_default())
-    }
-
-    /// The same with a workload's settings for a launched server, under the user's own.
-    pub fn with_defaults(&self, defaults: &[(&str, impl std::fmt::Display)]) -> Self {
-        let mut target = self.clone();
-        for (name, value) in defaults {
-            let set = |setting: &String| {
-                let set = setting.split('=').next();
-                set.is_some_and(|set| set.trim().eq_ignore_ascii_case(name))
-            };
-            if !target.settings.iter().any(set) {
-                target.settings.push(format!("{name}={value}"));
-            }
-        }
-        target
-    }
-}
-
-/// How it is measured, shared by all commands that measure.
-#[derive(Debug, Clone, Default, ClapArgs)]
-#[command(
-    group = ArgGroup::new(OF_SESSIONS).multiple(true),
-    group = ArgGroup::new(OF_CLIENTS).multiple(true),
-    group = ArgGroup::new(OF_SCALE).multiple(true)
-)]
-pub struct MeasureArgs {
-    /// Client counts: 1,2,8 or 1..64*2 [default: 1, 2, 4 … four times the CPUs]
-    #[arg(group = OF_SESSIONS, long, short = 'c', value_name = "LIST")]
-    pub clients: Option<ClientList>,
-    /// Counted seconds of a trial
-    #[arg(group = OF_SESSIONS, long, short = 'T', value_name = "SECONDS", value_parser = seconds)]
-    pub time: Option<f64>,
-    /// Uncounted seconds before each trial
-    #[arg(group = OF_CLIENTS, long, value_name = "SECONDS", value_parser = seconds_or_zero)]
-    pub warmup: Option<f64>,
-    /// Trials at each client count
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub trials: Option<u32>,
-    /// Threads that drive the clients [default: a quarter of the CPUs]
-    #[arg(group = OF_CLIENTS, long, short = 'j', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub threads: Option<u32>,
-    /// Machines that the load comes from, each with an equal share of the clients, separated by commas: local
-    /// (the server's), here (where this is typed), ssh://user@host, exec:COMMAND [default: the measuring process]
-    #[arg(group = OF_CLIENTS, long, value_name = "LIST")]
-    pub from: Option<FromList>,
-    /// How they reach the server.
-    #[command(flatten)]
-    pub ways: WayArgs,
-    /// Scale of the pgbench tables, 100,000 rows each; `run` takes several: 1..100*10 [default: by
-    /// memory and cache]
-    #[arg(group = OF_SCALE, long, short = 's', value_name = "LIST")]
-    pub scale: Option<ScaleList>,
-    /// Leave trials out in which other programs and guests took more than so much of the CPUs [10 if
-    /// no number is given]; decide before you measure
-    #[arg(group = OF_CLIENTS, long, value_name = "PERCENT", num_args = 0..=1, default_missing_value = "10", require_equals = true, value_parser = clap::value_parser!(u8).range(1..=99))]
-    pub drop_disturbed: Option<u8>,
-    /// Wait at most so long until the machine is quiet before measuring
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    pub wait_quiet: Option<f64>,
-    /// What is looked at beside the load.
-    #[command(flatten)]
-    pub observe: super::observe::ObserveArgs,
-    /// Seed of the order of trials and of the clients' random numbers [default: drawn and recorded]
-    #[arg(long, value_name = "N")]
-    pub seed: Option<u64>,
 }
 
 /// Arguments of `pgassay assay`.
@@ -543,22 +414,6 @@ fn pause_minutes(text: &str) -> Result<f64, String> {
         Ok(minutes) if (1.0 / 60.0..=1440.0).contains(&minutes) => Ok(minutes),
         Ok(_) => Err("between a second (0.017) and a day (1440)".to_owned()),
         Err(_) => Err(format!("`{text}` is not a number of minutes")),
-    }
-}
-
-pub(super) fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(s) if (0.05..=86_400.0).contains(&s) => Ok(s),
-        Ok(_) => Err("between 0.05 seconds and a day".to_owned()),
-        Err(_) => Err(format!("`{text}` is not a number of seconds")),
-    }
-}
-
-pub(super) fn seconds_or_zero(text: &str) -> Result<f64, String> {
-    if text.parse() == Ok(0.0) {
-        Ok(0.0)
-    } else {
-        seconds(text)
     }
 }
 

@@ -104,10 +104,10 @@ pub struct BisectArgs {
     #[arg(long, value_name = "METRIC", value_parser = metric())]
     pub metric: Option<MetricId>,
     /// The smallest effect that matters [default: 2%; 0.5% of counted instructions]
-    #[arg(long, value_name = "PERCENT", value_parser = super::compare::percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = super::values::percent)]
     pub delta: Option<f64>,
     /// The time that the search may take
-    #[arg(long, value_name = "MINUTES", default_value_t = 30.0, value_parser = super::compare::minutes)]
+    #[arg(long, value_name = "MINUTES", default_value_t = 30.0, value_parser = super::values::minutes)]
     pub minutes: f64,
     /// Pairs of a block: two servers started together
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(10..=10_000))]

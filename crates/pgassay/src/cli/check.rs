@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, ValueEnum};
 use pgassay_analysis::check::Severity;
 
-use super::args::TargetArgs;
+use super::target::TargetArgs;
 
 /// Which server, for commands that only look.
 #[derive(Debug, Clone, ClapArgs)]

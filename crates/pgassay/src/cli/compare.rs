@@ -105,11 +105,11 @@ pub struct CompareArgs {
     #[arg(long, value_name = "METRIC", value_parser = metric(), conflicts_with_all = ["by", "resume", "pool"])]
     pub metric: Option<MetricId>,
     /// The smallest difference that matters; 0 leaves only faster, slower and inconclusive
-    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = percent, allow_hyphen_values = true)]
+    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = super::values::percent, allow_hyphen_values = true)]
     pub delta: f64,
     /// The time that the whole may take, whatever else is given; fewer pairs are taken where the noise
     /// floor allows [default: 10; with --pairs as long as these take]
-    #[arg(long, value_name = "MINUTES", value_parser = minutes)]
+    #[arg(long, value_name = "MINUTES", value_parser = super::values::minutes)]
     pub minutes: Option<f64>,
     /// Pairs at each client count, in each launch, instead of as many as δ needs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
@@ -162,7 +162,7 @@ pub struct CompareArgs {
     #[arg(long)]
     pub recorded: bool,
     /// With --recorded: how far equal runs are known to lie apart (a standard deviation)
-    #[arg(long, value_name = "PERCENT", value_parser = percent, requires = "recorded")]
+    #[arg(long, value_name = "PERCENT", value_parser = super::values::percent, requires = "recorded")]
     pub run_spread: Option<f64>,
     /// Take the pairs of recorded comparisons of one plan together; each is a run, its directory, or
     /// what compare --json printed elsewhere
@@ -229,37 +229,4 @@ pub enum By {
     EmulatedInstructions,
     /// Shared cache lines that a transaction takes, as `pgassay lines A B` counts them
     Lines,
-}
-
-/// `1%`, `0.5 %` or `2` as a share.
-pub(super) fn percent(text: &str) -> Result<f64, String> {
-    let number = text.trim().trim_end_matches('%').trim_end();
-    match number.parse::<f64>() {
-        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent / 100.0),
-        Ok(_) => Err("between 0 and 100 %".to_owned()),
-        Err(_) => Err(format!("`{text}` is no percentage, such as 1% or 0.5%")),
-    }
-}
-
-pub(super) fn minutes(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(m) if (0.1..=10_000.0).contains(&m) => Ok(m),
-        Ok(_) => Err("between 0.1 and 10000 minutes".to_owned()),
-        Err(_) => Err(format!("`{text}` is not a number of minutes")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn percentages() {
-        assert_eq!(percent("1%"), Ok(0.01));
-        assert_eq!(percent("0.5 %"), Ok(0.005));
-        assert_eq!(percent("3"), Ok(0.03));
-        for wrong in ["-1%", "nan", "much", "101%"] {
-            assert!(percent(wrong).is_err(), "{wrong}");
-        }
-    }
 }

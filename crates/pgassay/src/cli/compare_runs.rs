@@ -2,8 +2,8 @@
 
 use clap::Args as ClapArgs;
 
-use super::compare::percent;
 use super::show::ShowArgs;
+use super::values::percent;
 
 /// Arguments of `pgassay compare-runs`.
 #[derive(Debug, Clone, Default, ClapArgs)]

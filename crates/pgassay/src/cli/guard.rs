@@ -57,7 +57,7 @@ pub struct GuardArgs {
     #[arg(long, value_name = "FILE", requires = "source")]
     pub bisect: Option<PathBuf>,
     /// The time that this search may take, beyond --minutes
-    #[arg(long, value_name = "MINUTES", default_value_t = 60.0, value_parser = super::compare::minutes, requires = "bisect")]
+    #[arg(long, value_name = "MINUTES", default_value_t = 60.0, value_parser = super::values::minutes, requires = "bisect")]
     pub bisect_minutes: f64,
     /// A workload (repeatable) [default: select-only]
     #[arg(long = "workload", short = 'w', value_name = "WORKLOAD")]
@@ -70,10 +70,10 @@ pub struct GuardArgs {
     #[arg(long = "threshold", value_name = "METRIC=PERCENT", value_delimiter = ',', value_parser = threshold)]
     pub thresholds: Vec<(MetricId, f64)>,
     /// Count instructions, too, of workloads that only read, and allow so many more
-    #[arg(long, value_name = "PERCENT", value_parser = super::compare::percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = super::values::percent)]
     pub instructions: Option<f64>,
     /// The time that everything may take together: builds, starts, counting, measuring
-    #[arg(long, value_name = "MINUTES", default_value_t = 10.0, value_parser = super::compare::minutes)]
+    #[arg(long, value_name = "MINUTES", default_value_t = 10.0, value_parser = super::values::minutes)]
     pub minutes: f64,
     /// A setting for both (repeatable)
     #[arg(long = "set", value_name = "NAME=VALUE")]
@@ -142,5 +142,5 @@ fn threshold(text: &str) -> Result<(MetricId, f64), String> {
         .split_once('=')
         .ok_or_else(|| format!("`{text}` is no threshold, such as throughput=3%"))?;
     let metric = MetricId::find(metric.trim()).map_err(|error| error.to_string())?;
-    Ok((metric, super::compare::percent(percent)?))
+    Ok((metric, super::values::percent(percent)?))
 }

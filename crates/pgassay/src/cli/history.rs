@@ -23,7 +23,7 @@ pub struct HistoryArgs {
     #[arg(value_name = "DIR|RUN", required = true)]
     pub named: Vec<String>,
     /// The smallest change that is reported
-    #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = super::compare::percent)]
+    #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = super::values::percent)]
     pub magnitude: f64,
     /// Metrics to follow (repeatable, comma-separated) [default: throughput,server-cpu]
     #[arg(long = "metric", value_name = "METRIC", value_delimiter = ',', value_parser = metric())]

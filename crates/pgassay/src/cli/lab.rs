@@ -44,7 +44,7 @@ pub struct LabArgs {
     #[arg(long, value_name = "LAB", conflicts_with_all = ["plan", "resume"])]
     pub report: Option<String>,
     /// The time that the whole may take, builds not counted
-    #[arg(long, value_name = "MINUTES", default_value_t = 10.0, value_parser = super::compare::minutes)]
+    #[arg(long, value_name = "MINUTES", default_value_t = 10.0, value_parser = super::values::minutes)]
     pub minutes: f64,
     /// Leave out what is too large for this machine, and say what that leaves open (the default)
     #[arg(long, conflicts_with = "as_published")]

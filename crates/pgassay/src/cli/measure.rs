@@ -1,19 +1,72 @@
-//! What the measuring flags mean on this machine: the plan.
+//! The measuring flags, and what they mean on this machine: the plan.
 
+use clap::{ArgGroup, Args as ClapArgs};
 use pgassay_engine::workload::order_entry;
 use pgassay_engine::workload::pgbench_tables::BYTES_PER_SCALE;
 use pgassay_model::point::Point;
 use pgassay_model::workload::{DataSet, Pace, ReplayPlan, WorkloadPlan};
 use pgassay_model::{Failure, Plan};
 
-use super::args::MeasureArgs;
-use super::clients::doubling_up_to;
+use super::clients::{ClientList, ScaleList, doubling_up_to};
+use super::from::{FromList, WayArgs};
+use super::kinds::{OF_CLIENTS, OF_SCALE, OF_SESSIONS};
+use super::observe::ObserveArgs;
+use super::values::{seconds, seconds_or_zero};
 
 /// Seconds that a slice takes beside its load, at the default client counts.
 const BETWEEN_SLICES: f64 = 0.06;
 
 /// Seconds that a connection takes; each round opens at most as many as its points have clients.
 const TO_CONNECT: f64 = 0.0015;
+
+/// How it is measured, shared by all commands that measure.
+#[derive(Debug, Clone, Default, ClapArgs)]
+#[command(
+    group = ArgGroup::new(OF_SESSIONS).multiple(true),
+    group = ArgGroup::new(OF_CLIENTS).multiple(true),
+    group = ArgGroup::new(OF_SCALE).multiple(true)
+)]
+pub struct MeasureArgs {
+    /// Client counts: 1,2,8 or 1..64*2 [default: 1, 2, 4 … four times the CPUs]
+    #[arg(group = OF_SESSIONS, long, short = 'c', value_name = "LIST")]
+    pub clients: Option<ClientList>,
+    /// Counted seconds of a trial
+    #[arg(group = OF_SESSIONS, long, short = 'T', value_name = "SECONDS", value_parser = seconds)]
+    pub time: Option<f64>,
+    /// Uncounted seconds before each trial
+    #[arg(group = OF_CLIENTS, long, value_name = "SECONDS", value_parser = seconds_or_zero)]
+    pub warmup: Option<f64>,
+    /// Trials at each client count
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub trials: Option<u32>,
+    /// Threads that drive the clients [default: a quarter of the CPUs]
+    #[arg(group = OF_CLIENTS, long, short = 'j', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Option<u32>,
+    /// Machines that the load comes from, each with an equal share of the clients, separated by commas: local
+    /// (the server's), here (where this is typed), ssh://user@host, exec:COMMAND [default: the measuring process]
+    #[arg(group = OF_CLIENTS, long, value_name = "LIST")]
+    pub from: Option<FromList>,
+    /// How they reach the server.
+    #[command(flatten)]
+    pub ways: WayArgs,
+    /// Scale of the pgbench tables, 100,000 rows each; `run` takes several: 1..100*10 [default: by
+    /// memory and cache]
+    #[arg(group = OF_SCALE, long, short = 's', value_name = "LIST")]
+    pub scale: Option<ScaleList>,
+    /// Leave trials out in which other programs and guests took more than so much of the CPUs [10 if
+    /// no number is given]; decide before you measure
+    #[arg(group = OF_CLIENTS, long, value_name = "PERCENT", num_args = 0..=1, default_missing_value = "10", require_equals = true, value_parser = clap::value_parser!(u8).range(1..=99))]
+    pub drop_disturbed: Option<u8>,
+    /// Wait at most so long until the machine is quiet before measuring
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub wait_quiet: Option<f64>,
+    /// What is looked at beside the load.
+    #[command(flatten)]
+    pub observe: ObserveArgs,
+    /// Seed of the order of trials and of the clients' random numbers [default: drawn and recorded]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+}
 
 /// How many clients load the server at a time, and by how many threads: known before the server is.
 #[derive(Debug, Clone)]

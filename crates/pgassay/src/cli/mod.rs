@@ -40,6 +40,8 @@ pub mod serve;
 pub mod show;
 pub mod slices;
 pub mod tables;
+pub mod target;
+mod values;
 pub mod walls;
 pub mod watch;
 pub mod workload;

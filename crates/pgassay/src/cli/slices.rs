@@ -3,19 +3,19 @@
 use clap::Args as ClapArgs;
 use pgassay_model::Failure;
 
-use super::args::MeasureArgs;
 use super::clients::{ClientList, ScaleList};
 use super::kinds::{OF_CLIENTS, OF_SCALE, OF_SESSIONS};
+use super::measure::MeasureArgs;
 
 /// How long a slice is, and what its clients are like. The command that has these flags declares the
 /// groups.
 #[derive(Debug, Clone, Default, ClapArgs)]
 pub struct SliceArgs {
     /// Counted seconds of a slice [default: 0.2; 0.5 for workloads that write]
-    #[arg(group = OF_SESSIONS, long, value_name = "SECONDS", value_parser = super::args::seconds)]
+    #[arg(group = OF_SESSIONS, long, value_name = "SECONDS", value_parser = super::values::seconds)]
     pub slice: Option<f64>,
     /// Uncounted seconds before each slice [default: 0.05]
-    #[arg(group = OF_CLIENTS, long, value_name = "SECONDS", value_parser = super::args::seconds_or_zero)]
+    #[arg(group = OF_CLIENTS, long, value_name = "SECONDS", value_parser = super::values::seconds_or_zero)]
     pub warmup: Option<f64>,
     /// Threads that drive the clients [default: a quarter of the CPUs]
     #[arg(group = OF_CLIENTS, long, short = 'j', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]

@@ -12,11 +12,12 @@ use pgassay_model::plan::{Experiment, Stage};
 use pgassay_model::record::RecordedRun;
 use pgassay_model::run::{EndState, EventKind, RunEnd, RunHeader};
 
-use super::far;
 use super::from;
-use crate::cli::args::{GlobalArgs, TargetArgs};
+use crate::cli::args::GlobalArgs;
 use crate::cli::from::FromList;
 use crate::cli::observe::{ObserveArgs, Observer};
+use crate::cli::target::TargetArgs;
+use crate::session;
 
 /// Whether the run is a new one.
 #[derive(Debug)]
@@ -35,7 +36,7 @@ pub enum Again {
 /// Where there is none, or it can't be read.
 pub fn to_resume(root: &Path, name: &str) -> anyhow::Result<(PathBuf, RecordedRun)> {
     let dir = catalogue::find(root, name)?;
-    far::refuse_from_elsewhere(&dir)?;
+    session::refuse_from_elsewhere(&dir)?;
     let run = rundir::read(&dir)?;
     Ok((dir, run))
 }
@@ -69,7 +70,7 @@ impl Again {
             return Ok(Self::New);
         };
         let dir = catalogue::find(&rundir::root(global.runs.as_deref())?, name)?;
-        far::refuse_from_elsewhere(&dir)?;
+        session::refuse_from_elsewhere(&dir)?;
         let mut run = Box::new(rundir::read(&dir)?);
         for stage in &mut run.header.experiment.stages {
             workload::read_anew(&mut stage.plan.workload);

@@ -9,10 +9,12 @@ use pgassay_model::{Failure, Plan};
 use pgassay_sys::stop::Stop;
 
 use super::again::Again;
-use super::measure::{Request, measure};
+use super::measure::measure;
+use super::request::Request;
 use super::{axes, bytes, inside, kernels, recorded_scripts};
-use crate::cli::args::{AssayArgs, GlobalArgs, RunArgs, TargetArgs};
+use crate::cli::args::{AssayArgs, GlobalArgs, RunArgs};
 use crate::cli::measure::Budget;
+use crate::cli::target::TargetArgs;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
 

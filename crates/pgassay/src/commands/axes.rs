@@ -29,15 +29,18 @@ use super::alone::{self, Company};
 use super::buffers::refuse_buffers;
 use super::compare::servers::{Servers, Surroundings};
 use super::given::{self, Given, Machine, given};
-use super::measure::{Request, conclude, exit_of, kept_in_part, left_out, nothing_measured};
+use super::measure::{exit_of, kept_in_part, left_out, nothing_measured};
 use super::progress::{Progress, minutes};
 use super::recorder::Recorder;
-use super::subject::explain;
+use super::request::Request;
+use super::show::conclude;
 use super::{conditions, copies, from, inspect_server, observing, ordinary, quiet, record, sweep};
-use crate::cli::args::{GlobalArgs, RunArgs, TargetArgs};
+use crate::cli::args::{GlobalArgs, RunArgs};
 use crate::cli::from::Ways;
 use crate::cli::measure::{self, Concurrency};
+use crate::cli::target::TargetArgs;
 use crate::exit::Exit;
+use crate::exit::explain;
 use crate::terminal::Terminal;
 
 /// Connections beside the load: two control sessions and a few to spare.

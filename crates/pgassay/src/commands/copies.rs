@@ -10,7 +10,7 @@ use pgassay_server::copies::{Dump, Wanted};
 use pgassay_server::{Installation, Installations, TargetSpec};
 use pgassay_sys::stop::Stop;
 
-use super::subject::explain;
+use crate::exit::explain;
 use crate::held::Held;
 use crate::held::statistics::Statistics;
 

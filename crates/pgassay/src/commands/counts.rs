@@ -10,10 +10,10 @@ use pgassay_analysis::counts::{self, Count, Counts, Round, conclude};
 
 use super::progress::Progress;
 use super::show::{next, show};
-use super::subject::explain;
 use crate::cli::compare::{By, CompareArgs};
 use crate::cli::lines::LinesArgs;
 use crate::exit::Exit;
+use crate::exit::explain;
 use crate::terminal::Terminal;
 use pgassay_engine::count::{Counter, Emulator, Method, Profile};
 use pgassay_engine::rundir;

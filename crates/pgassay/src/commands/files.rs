@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use pgassay_sys::output;
 
-use super::far::Session;
+use crate::session::Session;
 use crate::terminal::ClosedPipe;
 use pgassay_model::{Failure, FailureKind};
 

@@ -21,6 +21,7 @@ use super::subject::Subject;
 use crate::cli::args::GlobalArgs;
 use crate::cli::from::{FromList, ListenAt, Source, WayArgs, Ways};
 use crate::secrets;
+use crate::session;
 use crate::terminal::Terminal;
 
 /// Reaches all machines.
@@ -47,7 +48,7 @@ pub fn open(
                     link: Box::new(link),
                     by_address: true,
                 },
-                None if far::gives_near_load() => bail!(
+                None if session::gives_near_load() => bail!(
                     Failure::usage("--from names here more than once")
                         .with_remedy("name each machine once")
                 ),
@@ -227,7 +228,7 @@ fn listen(
         let place = names.iter().position(|known| known == name)?;
         list.0.get(place)
     };
-    let by_ssh = far::came_by_ssh().then(SshSession::of_this).flatten();
+    let by_ssh = session::came_by_ssh().then(SshSession::of_this).flatten();
     let mut known = BTreeSet::new();
     let mut from: BTreeSet<IpAddr> = BTreeSet::new();
     for stranger in &strangers {

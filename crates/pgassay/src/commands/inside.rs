@@ -23,15 +23,18 @@ use pgassay_server::extension::Extension;
 use pgassay_sys::stop::Stop;
 
 use super::again::Again;
-use super::measure::{Request, conclude};
 use super::progress::{Progress, minutes};
 use super::recorder::Recorder;
-use super::subject::{Subject, explain};
+use super::request::Request;
+use super::show::conclude;
+use super::subject::Subject;
 use super::{inspect_server, observing, ordinary, query_cost, quiet, record};
-use crate::cli::args::{GlobalArgs, RunArgs, TargetArgs};
+use crate::cli::args::{GlobalArgs, RunArgs};
 use crate::cli::measure::Concurrency;
 use crate::cli::observe::ObserveArgs;
+use crate::cli::target::TargetArgs;
 use crate::exit::Exit;
+use crate::exit::explain;
 use crate::terminal::Terminal;
 
 /// Seconds for all calls together where nothing was asked for.

@@ -21,15 +21,15 @@ use pgassay_sys::private;
 use pgassay_sys::stop::Stop;
 
 use super::again::Again;
-use super::measure::conclude;
 use super::progress::{Progress, minutes};
 use super::quiet;
 use super::record;
 use super::recorder::Recorder;
-use super::subject::explain;
+use super::show::conclude;
 use crate::cli::args::{GlobalArgs, RunArgs};
 use crate::cli::measure::Concurrency;
 use crate::exit::Exit;
+use crate::exit::explain;
 use crate::terminal::Terminal;
 
 /// Seconds for all trials together if nothing was asked for.

@@ -1,8 +1,7 @@
 //! What `assay` and `run` share: open the server, write down what it is, load it, conclude.
 
 use pgassay_analysis::number::counted;
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
 use pgassay_analysis::analyse::ALL_FAILED;
@@ -18,7 +17,7 @@ use pgassay_model::run::EventKind;
 use pgassay_model::server::Origin;
 use pgassay_model::stage::StageId;
 use pgassay_model::warning::Warning;
-use pgassay_model::workload::{Pace, ReplayPlan, WorkloadPlan};
+use pgassay_model::workload::{Pace, ReplayPlan};
 use pgassay_model::{Failure, Plan};
 use pgassay_observe::host;
 use pgassay_server::TargetSpec;
@@ -26,21 +25,19 @@ use pgassay_server::extension::Extension;
 use pgassay_sys::affinity;
 use pgassay_sys::stop::Stop;
 
-use super::again::Again;
 use super::alone::{self, Company};
-use super::files::page_of_run;
 use super::pooler::Passage;
 use super::progress::{Progress, minutes};
-use super::subject::{Subject, explain};
+use super::request::Request;
+use super::show::conclude;
+use super::subject::Subject;
 use super::sweep::load;
-use super::{
-    check, copies, from, inside, opened, ordinary, pooler, quiet, record, room, second, show,
-};
-use crate::cli::args::{GlobalArgs, MeasureArgs, TargetArgs};
-use crate::cli::load::Pin;
-use crate::cli::measure::{self, Budget, Concurrency, Machine};
-use crate::cli::show::Format;
+use super::{check, copies, from, inside, ordinary, pooler, quiet, record, room, second};
+use crate::cli::args::GlobalArgs;
+use crate::cli::measure::{self, Concurrency, Machine};
+use crate::cli::target::TargetArgs;
 use crate::exit::Exit;
+use crate::exit::explain;
 use crate::terminal::Terminal;
 
 /// Connections beside the load: the control session and a few to spare.
@@ -48,41 +45,6 @@ const BESIDE: u32 = 4;
 
 /// Bytes of tables that are filled in a second, about.
 const FILLED_A_SECOND: f64 = 60e6;
-
-/// What a command asks for.
-#[derive(Debug)]
-pub struct Request<'a> {
-    /// The command's name, for the record.
-    pub command: &'static str,
-    /// What the clients do.
-    pub workload: WorkloadPlan,
-    /// The server.
-    pub target: &'a TargetArgs,
-    /// The trials.
-    pub measure: &'a MeasureArgs,
-    /// What the defaults add up to.
-    pub budget: Budget,
-    /// Whether a recorded run is gone on with, or repeated.
-    pub again: &'a Again,
-    /// Whether client and server get CPUs of their own.
-    pub pin: Option<Pin>,
-    /// Whether the client is measured alone as well.
-    pub ceiling: bool,
-    /// The primitives inside the server are measured after the load.
-    pub primitives: bool,
-    /// The server is loaded a second time, by transactions that write.
-    pub second: bool,
-    /// A server that we may not load is looked at all the same.
-    pub may_only_look: bool,
-    /// Results as JSON.
-    pub json: bool,
-    /// The finished report is opened in the browser.
-    pub open: bool,
-    /// Whether the user said how statements travel.
-    pub protocol_asked: bool,
-    /// When the command began.
-    pub started: Instant,
-}
 
 /// Carries the request out, from the target to the report.
 ///
@@ -553,19 +515,4 @@ fn replayed(replay: &ReplayPlan) -> String {
         counted(replay.sessions, "session"),
         replay.length_ms as f64 / 1000.0,
     )
-}
-
-/// Writes the report into the run and prints it, as JSON where that is asked for; opens it likewise.
-pub(super) fn conclude(
-    analysis: &Analysis,
-    (json, open): (bool, bool),
-    dir: &Path,
-    terminal: &mut Terminal,
-) -> anyhow::Result<()> {
-    let written = page_of_run(dir, &pgassay_report::html(analysis));
-    let format = if json { Format::Json } else { Format::Text };
-    let text = show::render(analysis, format, terminal, true)?;
-    let printed = terminal.print(&text);
-    opened::announce(&written?, open, terminal);
-    printed
 }

@@ -11,7 +11,7 @@ use pgassay_server::TargetError;
 use pgassay_sys::output::{self, WriteError};
 use rustix::io::Errno;
 
-use super::far;
+use crate::session;
 
 /// The error with its exit code and remedy, where it is an ordinary event.
 pub fn explain(mut error: anyhow::Error) -> anyhow::Error {
@@ -57,7 +57,7 @@ pub fn in_part(error: anyhow::Error, command: &str, run: &str) -> anyhow::Error 
     let error = explain(error);
     match Failure::of(&error) {
         Some(failure) if matches!(failure.kind, FailureKind::Target | FailureKind::Usage) => {
-            let resume = far::to_go_on(format!(
+            let resume = session::to_go_on(format!(
                 "pgassay {command} --resume {run} measures the trials that are missing"
             ));
             let remedy = match &failure.remedy {

@@ -2,6 +2,7 @@
 //! a form that a mailing list takes.
 
 use super::files::to_file;
+use super::patch_plan::{PatchPlan, PlannedPatch, SCHEMA, read_plan};
 use crate::cli::args::{Command, GlobalArgs};
 use crate::cli::compare::{By, CompareArgs};
 use crate::cli::patch::PatchArgs;
@@ -19,51 +20,9 @@ use pgassay_report::{TextStyle, number};
 use pgassay_server::pgbuild::maker::{Order, native_machine};
 use pgassay_server::pgbuild::{BuildRecord, Builder, Place, Source, Variant};
 use pgassay_sys::stop::Stop;
-use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// The plan file's schema.
-const SCHEMA: &str = "pgassay/patch-plan/1";
-
-/// What somebody else needs to measure the same, but for the source itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PatchPlan {
-    /// `pgassay/patch-plan/1`.
-    schema: String,
-    /// The base's commit, where it came from git.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    base: Option<String>,
-    /// The hash of the source's files, for a base that is no commit.
-    source_hash: String,
-    /// The version that the source gives itself.
-    version: String,
-    /// The patches, whole.
-    patches: Vec<PlannedPatch>,
-    /// As `pgassay build --variant`, without the name.
-    variant: String,
-    /// Flags of `pgassay compare`.
-    compare: Vec<String>,
-}
-
-impl PatchPlan {
-    /// Whether both build the same: how the comparison was asked for is not looked at.
-    pub fn same_code(&self, other: &Self) -> bool {
-        let texts = |plan: &Self| {
-            let patches = plan.patches.iter();
-            patches.map(|patch| patch.text.clone()).collect::<Vec<_>>()
-        };
-        (&self.source_hash, &self.variant, texts(self))
-            == (&other.source_hash, &other.variant, texts(other))
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct PlannedPatch {
-    name: String,
-    text: String,
-}
 
 /// Builds base and patched, compares them, prints the table.
 ///
@@ -268,30 +227,6 @@ fn identity(patches: &[PlannedPatch]) -> String {
     context.finish().as_ref()[..4]
         .iter()
         .fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
-}
-
-/// Reads a plan file.
-///
-/// # Errors
-/// Where it is none.
-pub fn read_plan(path: &Path) -> anyhow::Result<PatchPlan> {
-    let text = fs::read_to_string(path)
-        .map_err(|error| Failure::usage(format!("--plan {}: {error}", path.display())))?;
-    let plan: PatchPlan = serde_json::from_str(&text).map_err(|error| {
-        Failure::usage(format!(
-            "--plan {}: not a plan of pgassay patch: {error}",
-            path.display()
-        ))
-        .with_remedy("a plan is the patch-plan.json that pgassay patch writes when it has measured")
-    })?;
-    if plan.schema != SCHEMA || plan.patches.is_empty() {
-        bail!(Failure::usage(format!(
-            "--plan {}: not a plan of pgassay patch ({})",
-            path.display(),
-            plan.schema
-        )));
-    }
-    Ok(plan)
 }
 
 /// A plan's patches as files, named by their number: a plan is foreign, and a name no path.

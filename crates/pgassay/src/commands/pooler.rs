@@ -15,7 +15,7 @@ use pgassay_observe::host;
 use pgassay_pgwire::Session;
 use pgassay_server::inspection::live;
 
-use super::measure::Request;
+use super::request::Request;
 use super::subject::Subject;
 
 /// What may go through a pooler, where there is one: a load of scripts. Other loads are refused.

@@ -14,7 +14,8 @@ use pgassay_pgwire::Conninfo;
 
 use super::inspect_server;
 use super::subject::Subject;
-use crate::cli::args::{GlobalArgs, TargetArgs};
+use crate::cli::args::GlobalArgs;
+use crate::cli::target::TargetArgs;
 
 /// The header of a new run; its name is given when its directory is made.
 pub fn header(command: &str, global: &GlobalArgs, experiment: Experiment) -> RunHeader {

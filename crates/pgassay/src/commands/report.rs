@@ -10,8 +10,8 @@ use pgassay_model::plan::DriverConfig;
 use pgassay_model::record::RecordedRun;
 use pgassay_report::{Document, Report};
 
-use super::bisect;
 use super::files::to_file;
+use super::search;
 use super::show::{deliver, next, refuse_page, render, show, style};
 use crate::cli::args::{GlobalArgs, ReportArgs};
 use crate::cli::show::Format;
@@ -31,7 +31,7 @@ pub fn report(
     let format = args.show.format();
     refuse_page(&args.show, terminal)?;
     if let [name] = args.run.as_slice()
-        && let Some(search) = bisect::recorded(&catalogue::find(&root, name)?)?
+        && let Some(search) = search::recorded(&catalogue::find(&root, name)?)?
     {
         show(&search, &args.show, terminal)?;
         return Ok(Exit::Done);
@@ -42,7 +42,7 @@ pub fn report(
         .map(|name| {
             let dir = catalogue::find(&root, name)?;
             let run = rundir::read(&dir)?;
-            if bisect::recorded(&dir)?.is_some() {
+            if search::recorded(&dir)?.is_some() {
                 bail!(
                     Failure::usage(format!(
                         "{} is a search of pgassay bisect, which is reported by itself",

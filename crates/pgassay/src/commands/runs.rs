@@ -13,10 +13,10 @@ use pgassay_model::run::RunState;
 use pgassay_sys::stop::Stop;
 use serde::Serialize;
 
+use super::concluded::Concluded;
 use super::progress::{Progress, minutes};
 use super::recorded_scripts::answer;
 use super::serve::index::{Index, Is};
-use super::serve::look::Look;
 use crate::cli::args::{GlobalArgs, RunsAction, RunsArgs};
 use crate::exit::Exit;
 use crate::terminal::Terminal;
@@ -82,7 +82,7 @@ pub fn runs(
         Some(RunsAction::Show { run }) => {
             let dir = catalogue::find(&root, run)?;
             let entry = catalogue::describe(&dir)?;
-            let summary = Look::at(&dir).ok().map(|look| look.summary());
+            let summary = Concluded::at(&dir).ok().map(|look| look.summary());
             let run = Listed::of(entry, summary.as_ref());
             if args.json {
                 return print_json(terminal, &Runs::new(vec![run]));
@@ -135,7 +135,7 @@ fn agreed(dirs: &[&Path], terminal: &mut Terminal, stop: &Stop) -> anyhow::Resul
         return Ok(true);
     }
     for dir in dirs {
-        let summary = Look::at(dir).ok().map(|look| look.summary());
+        let summary = Concluded::at(dir).ok().map(|look| look.summary());
         let run = Listed::of(catalogue::describe(dir)?, summary.as_ref());
         terminal.announce(list(&[run], terminal.width).trim_end());
     }

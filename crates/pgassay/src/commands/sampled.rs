@@ -28,10 +28,11 @@ use pgassay_sys::{input, memory};
 
 use super::progress::Progress;
 use super::show::{next, show};
-use super::subject::{Subject, explain};
-use crate::cli::args::TargetArgs;
+use super::subject::Subject;
 use crate::cli::lines::LinesArgs;
+use crate::cli::target::TargetArgs;
 use crate::exit::Exit;
+use crate::exit::explain;
 use crate::terminal::Terminal;
 
 /// The largest document that is read.

@@ -1,11 +1,15 @@
 //! A result, shown as it was asked for.
 
+use std::path::Path;
+
 use anyhow::bail;
+use pgassay_analysis::Analysis;
 use pgassay_model::Failure;
 use pgassay_report::{Report, TextStyle};
 use serde::Serialize;
 
-use super::files::to_file;
+use super::files::{page_of_run, to_file};
+use super::opened;
 use crate::cli::show::{Format, ShowArgs};
 use crate::terminal::Terminal;
 
@@ -101,6 +105,21 @@ pub fn style(terminal: &Terminal, to_terminal: bool) -> TextStyle {
         color: to_terminal && terminal.colour,
         unicode: true,
     }
+}
+
+/// Writes the report into the run and prints it, as JSON where that is asked for; opens it likewise.
+pub fn conclude(
+    analysis: &Analysis,
+    (json, open): (bool, bool),
+    dir: &Path,
+    terminal: &mut Terminal,
+) -> anyhow::Result<()> {
+    let written = page_of_run(dir, &pgassay_report::html(analysis));
+    let format = if json { Format::Json } else { Format::Text };
+    let text = render(analysis, format, terminal, true)?;
+    let printed = terminal.print(&text);
+    opened::announce(&written?, open, terminal);
+    printed
 }
 
 #[cfg(test)]

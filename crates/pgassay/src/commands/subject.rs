@@ -23,9 +23,10 @@ use pgassay_server::{Cluster, Installation, Installations, LaunchOptions, Listen
 use pgassay_sys::stop::{Deferred, Stop};
 use serde_json::json;
 
-use super::{copies, far};
-use crate::cli::args::TargetArgs;
-pub use crate::exit::explain;
+use super::copies;
+use crate::cli::target::TargetArgs;
+use crate::exit::explain;
+use crate::session;
 
 /// A server that can be asked and, where we may, loaded.
 #[derive(Debug)]
@@ -158,7 +159,7 @@ impl Subject {
                             Some(held) => format!(", {}", held.of()),
                             None => String::new(),
                         }
-                    ) + &far::on_this(),
+                    ) + &session::on_this(),
                     copy_differs: restored.differs,
                     pooler: None,
                     may_change_all: true,
@@ -196,7 +197,7 @@ impl Subject {
         };
         Ok(Self {
             origin: Origin::Running,
-            shown: conninfo.redacted() + &far::on_this(),
+            shown: conninfo.redacted() + &session::on_this(),
             conninfo,
             scene: Scene {
                 storage: match &postmaster {

@@ -28,9 +28,9 @@ use pgassay_readings::samples;
 use pgassay_sys::stop::Stop;
 
 use super::files::page_of_run;
-use super::measure::Request;
 use super::progress::{Progress, minutes};
 use super::recorder::Recorder;
+use super::request::Request;
 use super::subject::Subject;
 use super::{conditions, from, observing, record};
 use crate::terminal::Terminal;

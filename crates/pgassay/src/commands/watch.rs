@@ -21,11 +21,13 @@ use pgassay_sys::stop::Stop;
 
 use super::progress::Progress;
 use super::show::{next, show};
-use super::subject::{Subject, explain};
+use super::subject::Subject;
 use super::{observing, record};
-use crate::cli::args::{GlobalArgs, TargetArgs};
+use crate::cli::args::GlobalArgs;
+use crate::cli::target::TargetArgs;
 use crate::cli::watch::WatchArgs;
 use crate::exit::Exit;
+use crate::exit::explain;
 use crate::secrets;
 use crate::terminal::Terminal;
 

@@ -17,7 +17,7 @@ use super::values;
 use crate::cli::bisect::BisectArgs;
 use crate::commands::check::collected;
 use crate::commands::record::shown;
-use crate::commands::subject::explain;
+use crate::exit::explain;
 use crate::terminal::Terminal;
 
 /// The word for a configuration in which nothing is set.

@@ -17,7 +17,7 @@ use pgassay_sys::stop::Stop;
 use crate::commands::build::making;
 use crate::commands::counts::difference;
 use crate::commands::progress::Progress;
-use crate::commands::subject::explain;
+use crate::exit::explain;
 use crate::terminal::Terminal;
 
 /// What a position came to.

@@ -22,9 +22,9 @@ use pgassay_server::TargetSpec;
 use pgassay_sys::stop::Stop;
 
 use super::config::sides;
+use super::exit_of;
 use super::measure::{Bench, Measured};
 use super::setup::{dump, plan, surroundings, usual_clients};
-use super::{SETTINGS, exit_of};
 use crate::cli::args::GlobalArgs;
 use crate::cli::bisect::BisectArgs;
 use crate::commands::again::refuse_whole;
@@ -33,9 +33,10 @@ use crate::commands::files::page_of_run;
 use crate::commands::opened;
 use crate::commands::progress::minutes;
 use crate::commands::record::{self, shown};
+use crate::commands::search::SETTINGS;
 use crate::commands::show::show;
-use crate::commands::subject::explain;
 use crate::exit::Exit;
+use crate::exit::explain;
 use crate::terminal::Terminal;
 
 /// The least effect that matters where nobody named one.

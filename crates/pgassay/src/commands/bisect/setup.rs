@@ -8,13 +8,13 @@ use pgassay_observe::host;
 use pgassay_server::TargetSpec;
 use pgassay_sys::stop::Stop;
 
-use crate::cli::args::TargetArgs;
 use crate::cli::bisect::BisectArgs;
 use crate::cli::measure::{self as resolved, Budget, Concurrency, Machine};
+use crate::cli::target::TargetArgs;
 use crate::commands::compare::BESIDE;
 use crate::commands::compare::servers::Surroundings;
 use crate::commands::copies;
-use crate::commands::subject::explain;
+use crate::exit::explain;
 use crate::held::Held;
 use crate::terminal::Terminal;
 

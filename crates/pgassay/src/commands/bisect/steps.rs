@@ -18,7 +18,6 @@ use pgassay_server::pgbuild::maker::native_machine;
 use pgassay_server::pgbuild::{Builder, Place, Variant};
 use pgassay_sys::stop::Stop;
 
-use super::STEPS;
 use super::measure::Bench;
 use super::positions::Positions;
 use super::setup::{plan, surroundings, usual_clients};
@@ -27,6 +26,7 @@ use crate::cli::args::GlobalArgs;
 use crate::cli::bisect::{BisectArgs, ByArg};
 use crate::commands::again::refuse_whole;
 use crate::commands::progress::minutes;
+use crate::commands::search::STEPS;
 use crate::commands::{build, record};
 use crate::exit::Exit;
 use crate::terminal::Terminal;

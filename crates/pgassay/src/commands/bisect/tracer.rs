@@ -15,15 +15,16 @@ use pgassay_model::{Failure, Plan};
 use pgassay_server::pgbuild::BuildRecord;
 use pgassay_server::pgbuild::commits::{self, Commit, History};
 
+use super::exit_of;
 use super::measure::{Bench, Measured};
 use super::positions::{Had, Positions};
-use super::{STEPS, exit_of};
 use crate::cli::bisect::{BisectArgs, ByArg};
 use crate::commands::alone::{self, Company};
 use crate::commands::files::page_of_run;
 use crate::commands::opened;
 use crate::commands::progress::minutes;
 use crate::commands::record;
+use crate::commands::search::STEPS;
 use crate::commands::show::show;
 use crate::exit::Exit;
 use crate::terminal::Terminal;

@@ -1,6 +1,7 @@
 //! `pgassay run pgio` and `pgassay run scattered-read`: where the bytes come
 //! from. What the two share: the server, the run directory, the end.
 
+pub mod executions;
 mod own;
 pub mod pgio;
 mod pgio_output;
@@ -22,12 +23,14 @@ use pgassay_sys::stop::Stop;
 
 use super::again::Again;
 use super::files::page_of_run;
-use super::measure::conclude;
 use super::progress::Progress;
-use super::subject::{Subject, explain};
+use super::show::conclude;
+use super::subject::Subject;
 use super::{ordinary, record};
-use crate::cli::args::{GlobalArgs, RunArgs, TargetArgs};
+use crate::cli::args::{GlobalArgs, RunArgs};
+use crate::cli::target::TargetArgs;
 use crate::exit::Exit;
+use crate::exit::explain;
 use crate::terminal::Terminal;
 
 /// Launches or visits the server; on one that was there `--load` is needed, and

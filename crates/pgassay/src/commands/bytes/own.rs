@@ -19,15 +19,17 @@ use pgassay_pgwire::Connector;
 use pgassay_server::TargetSpec;
 use pgassay_sys::stop::Stop;
 
-use super::scattered_read::{Asked, Prepared, may_drop_caches, refuse_old, run_plan};
+use super::executions::{Asked, Prepared, may_drop_caches, refuse_old, run_plan};
 use super::{begin, end};
-use crate::cli::args::{GlobalArgs, RunArgs, TargetArgs};
+use crate::cli::args::{GlobalArgs, RunArgs};
 use crate::cli::io::IoArgs;
+use crate::cli::target::TargetArgs;
 use crate::commands::again::Again;
 use crate::commands::progress::Progress;
-use crate::commands::subject::{Subject, explain};
+use crate::commands::subject::Subject;
 use crate::commands::{quiet, record};
 use crate::exit::Exit;
+use crate::exit::explain;
 use crate::terminal::Terminal;
 
 /// Connections: the session of an execution, that of the observers, and our own.

@@ -22,10 +22,11 @@ use pgassay_sys::stop::Stop;
 
 use super::files::to_file;
 use super::progress::Progress;
-use super::subject::{Subject, explain};
-use crate::cli::args::TargetArgs;
+use super::subject::Subject;
 use crate::cli::check::{CheckArgs, CollectArgs, LookArgs};
+use crate::cli::target::TargetArgs;
 use crate::exit::Exit;
+use crate::exit::explain;
 use crate::terminal::Terminal;
 
 /// Larger files are no facts: those of a large machine take under 2 MiB.

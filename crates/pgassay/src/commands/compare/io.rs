@@ -18,6 +18,7 @@ use pgassay_pgwire::{Connector, Session};
 use pgassay_sys::stop::Stop;
 
 use super::servers::Servers;
+use crate::commands::bytes::executions::refuse_old;
 use crate::commands::bytes::{pgio as run_pgio, scattered_read as run_scattered};
 use crate::commands::progress::Progress;
 
@@ -133,7 +134,7 @@ impl Servers {
         stop: &Stop,
     ) -> anyhow::Result<()> {
         for server in self.up() {
-            run_scattered::refuse_old(server.subject.session()?)?;
+            refuse_old(server.subject.session()?)?;
             progress.say("making the table");
             let made =
                 server

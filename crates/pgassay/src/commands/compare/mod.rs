@@ -51,12 +51,15 @@ use super::pooler::{self, Passage};
 use super::progress::minutes;
 use super::record::{self, shown};
 use super::show::{refuse_page, show};
-use super::subject::explain;
-use super::{alone, far, from, observing, opened, ordinary, quiet};
-use crate::cli::args::{GlobalArgs, MeasureArgs, TargetArgs};
+use super::{alone, from, observing, opened, ordinary, quiet};
+use crate::cli::args::GlobalArgs;
 use crate::cli::compare::CompareArgs;
+use crate::cli::measure::MeasureArgs;
 use crate::cli::measure::{self, Budget, Concurrency, Machine};
+use crate::cli::target::TargetArgs;
 use crate::exit::Exit;
+use crate::exit::explain;
+use crate::session;
 use crate::terminal::Terminal;
 
 /// Connections beside the load: two control sessions and a few to spare.
@@ -566,7 +569,7 @@ fn before_pairs(ended: anyhow::Result<Ended>, run: &RecordedRun) -> anyhow::Erro
         "{why} before the first pair: {} of the noise floor were measured and kept",
         number::counted(run.trials.len() as u64, "slice")
     ))
-    .with_remedy(far::to_go_on(format!(
+    .with_remedy(session::to_go_on(format!(
         "pgassay compare --resume {} goes on",
         run.header.id
     )))

@@ -16,7 +16,7 @@ use crate::cli::compare::CompareArgs;
 use crate::cli::measure::Concurrency;
 use crate::commands::buffers::refuse_buffers;
 use crate::commands::given::{Machine, asked, given, placed, refuse_many, refuse_numa_wrapped};
-use crate::commands::subject::explain;
+use crate::exit::explain;
 use crate::terminal::Terminal;
 
 /// The arms of a comparison.

@@ -9,7 +9,7 @@ use pgassay_analysis::compare::{self, Compare};
 
 use crate::cli::args::GlobalArgs;
 use crate::cli::compare::CompareArgs;
-use crate::commands::patch;
+use crate::commands::patch_plan::{PatchPlan, read_plan};
 use crate::commands::show::show;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
@@ -28,7 +28,7 @@ pub fn pool(
 ) -> anyhow::Result<Exit> {
     let root = rundir::root(global.runs.as_deref())?;
     let mut runs = Vec::new();
-    let mut plans: Vec<(&String, patch::PatchPlan)> = Vec::new();
+    let mut plans: Vec<(&String, PatchPlan)> = Vec::new();
     for name in &args.targets {
         let (run, plan) = read(&root, name)?;
         runs.push(run);
@@ -68,7 +68,7 @@ pub fn pool(
 
 /// A run by its name or directory, or the document that `compare --json` printed elsewhere; with the
 /// plan of `pgassay patch`, where it has one.
-fn read(root: &Path, name: &str) -> anyhow::Result<(Compare, Option<patch::PatchPlan>)> {
+fn read(root: &Path, name: &str) -> anyhow::Result<(Compare, Option<PatchPlan>)> {
     let path = Path::new(name);
     if path.is_file() {
         let text = input::open(path)
@@ -89,9 +89,6 @@ fn read(root: &Path, name: &str) -> anyhow::Result<(Compare, Option<patch::Patch
         );
     };
     let plan = dir.join("patch-plan.json");
-    let plan = plan
-        .is_file()
-        .then(|| patch::read_plan(&plan))
-        .transpose()?;
+    let plan = plan.is_file().then(|| read_plan(&plan)).transpose()?;
     Ok((run, plan))
 }

@@ -24,12 +24,13 @@ use pgassay_server::settings::Settings;
 use pgassay_sys::stop::Stop;
 
 use super::facts;
-use crate::cli::args::TargetArgs;
+use crate::cli::target::TargetArgs;
 use crate::commands::from;
 use crate::commands::pooler::{self, Passage};
 use crate::commands::progress::Progress;
 use crate::commands::record::shown;
-use crate::commands::subject::{Subject, explain};
+use crate::commands::subject::Subject;
+use crate::exit::explain;
 
 /// What opening needs to know beside the targets.
 #[derive(Debug, Clone)]

@@ -14,7 +14,7 @@ use super::servers::check_settings;
 use crate::cli::compare::CompareArgs;
 use crate::commands::copies;
 use crate::commands::record::shown;
-use crate::commands::subject::explain;
+use crate::exit::explain;
 use crate::held::Held;
 use crate::terminal::Terminal;
 

@@ -12,7 +12,7 @@ use pgassay_engine::rundir;
 use pgassay_model::Failure;
 
 use self::sides::{lab_of, refuse_other_plans, runs_of, runs_of_lab};
-use super::lab::record::Record;
+use super::recorded_lab::Record;
 use super::show::{next, show};
 use crate::cli::args::GlobalArgs;
 use crate::cli::compare_runs::CompareRunsArgs;

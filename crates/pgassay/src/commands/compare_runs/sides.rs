@@ -13,8 +13,7 @@ use pgassay_analysis::{Analysis, analyse};
 use pgassay_engine::rundir::{self, catalogue};
 use pgassay_model::Failure;
 
-use crate::commands::lab;
-use crate::commands::lab::record::{self, Record};
+use crate::commands::recorded_lab::{self, Record};
 use crate::terminal::Terminal;
 
 /// Runs of a directory that are taken at most: the newest.
@@ -31,12 +30,12 @@ const VARIED: &str =
 /// # Errors
 /// Where it can't be read.
 pub fn lab_of(root: &Path, side: &str) -> anyhow::Result<Option<(PathBuf, Record)>> {
-    let is_lab = Path::new(side).join(lab::RECORD).is_file();
+    let is_lab = Path::new(side).join(recorded_lab::RECORD).is_file();
     let may_be =
         !Path::new(side).exists() && side != "last" && catalogue::find(root, side).is_err();
     match (is_lab, may_be) {
-        (true, _) => record::find(root, side).map(Some),
-        (false, true) => Ok(record::find(root, side).ok()),
+        (true, _) => recorded_lab::find(root, side).map(Some),
+        (false, true) => Ok(recorded_lab::find(root, side).ok()),
         (false, false) => Ok(None),
     }
 }

@@ -19,11 +19,11 @@ use pgassay_model::record::RecordedRun;
 use pgassay_readings::profile::Profile;
 use pgassay_sys::stop::Stop;
 
-use super::far;
 use super::show::{next, show};
 use crate::cli::args::GlobalArgs;
 use crate::cli::diagnose::DiagnoseArgs;
 use crate::exit::Exit;
+use crate::session;
 use crate::terminal::Terminal;
 
 /// More of a profile's text than this is not read; 99 samples a second of 64 CPUs
@@ -52,7 +52,7 @@ pub fn diagnose(
             let run = recorded(name, global)?;
             if args.reference {
                 let root = rundir::root(global.runs.as_deref())?;
-                far::refuse_from_elsewhere(&catalogue::find(&root, name)?)?;
+                session::refuse_from_elsewhere(&catalogue::find(&root, name)?)?;
             }
             let analysis = analyse(&run);
             let mut diagnosis = of_run(&run, &analysis, before)?;

@@ -27,7 +27,7 @@ use crate::cli::observe::{ObserveArgs, Observer};
 use crate::cli::slices::SliceArgs;
 use crate::commands::compare::measure;
 use crate::commands::recorded_scripts;
-use crate::commands::subject::explain;
+use crate::exit::explain;
 use crate::terminal::Terminal;
 
 /// Pairs of each comparison: the fewest that can show anything at 95 %, and some to spare.

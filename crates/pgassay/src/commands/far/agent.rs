@@ -17,10 +17,11 @@ use pgassay_sys::private::Directory;
 use pgassay_sys::stop::Stop;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::say::{FILES, Order, SESSIONS, Start, VARIABLE, WORDS, Word, output};
+use super::say::{FILES, Order, SESSIONS, Start, WORDS, Word, output};
 use super::tidy::{Estate, Warden};
 use super::{files, load, within};
 use crate::exit::Exit;
+use crate::session::VARIABLE;
 use crate::terminal::Terminal;
 
 /// How long the near side may take to say who it is, and to receive the last of it.

@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use pgassay_load::script;
 
 use crate::cli::args::Command;
+use crate::cli::show::ShowArgs;
 
 /// A file that is sent there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,4 +92,16 @@ pub fn rows(script: &Path, name: &str) -> Vec<Given> {
         })
     });
     given.filter(|given| given.from.is_file()).collect()
+}
+
+/// Where the result of a command goes, if that can be said of it.
+pub fn show(command: &Command) -> Option<&ShowArgs> {
+    match command {
+        Command::Compare(args) => Some(&args.show),
+        Command::Diagnose(args) => Some(&args.show),
+        Command::Inspect(args) => Some(&args.show),
+        Command::Lab(args) => Some(&args.output),
+        Command::Watch(args) => Some(&args.show),
+        _ => None,
+    }
 }

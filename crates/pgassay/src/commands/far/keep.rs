@@ -14,7 +14,8 @@ use pgassay_sys::input;
 use rustix::fs::{FlockOperation, OFlags, flock};
 
 use super::files::{DEEPEST, Piece, is_data};
-use crate::commands::lab;
+use crate::commands::recorded_lab;
+use crate::session::MARK;
 
 /// Limits of what one command may record.
 const MOST_RUNS: usize = 1_000;
@@ -27,34 +28,6 @@ const LONGEST: usize = 128;
 
 /// The directory of labs among the runs.
 const LABS: &str = "labs";
-
-/// The file of ours by which a run from elsewhere is known.
-const MARK: &str = "elsewhere.json";
-
-/// Refuses to execute what another machine recorded: its scripts, targets and settings are that machine's.
-///
-/// # Errors
-/// Where the run in this directory came from elsewhere, naming the place.
-pub fn refuse_from_elsewhere(dir: &Path) -> Result<(), Failure> {
-    // A run of a lab lies below the lab that is marked.
-    let whole = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
-    let marks = whole.ancestors().take(3).map(|dir| dir.join(MARK));
-    let Some(mark) = marks
-        .into_iter()
-        .find(|mark| fs::symlink_metadata(mark).is_ok())
-    else {
-        return Ok(());
-    };
-    let text = input::read(&mark, 1 << 16).unwrap_or_default();
-    let place = serde_json::from_slice::<serde_json::Value>(&text).ok();
-    let place = place.and_then(|mark| Some(mark.get("place")?.as_str()?.to_owned()));
-    let place = place.unwrap_or_else(|| "another machine".to_owned());
-    Err(Failure::usage(format!(
-        "{} was measured on {place}: what it recorded is not executed here",
-        dir.display()
-    ))
-    .with_remedy("type its command again; pgassay report shows it"))
-}
 
 /// Writes what a far side records below the directory of runs.
 #[derive(Debug)]
@@ -100,7 +73,9 @@ impl Keeper {
             let files = self.files.iter().filter(move |file| file.ends_with(name));
             files.filter_map(|file| Some(file.parent()?.to_owned()))
         };
-        named(lab::RECORD).chain(named("run.json")).collect()
+        named(recorded_lab::RECORD)
+            .chain(named("run.json"))
+            .collect()
     }
 
     /// The runs that came, and how many of their trials.
@@ -278,6 +253,7 @@ fn refused(what: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::refuse_from_elsewhere;
     use pgassay_sys::private::Directory;
 
     fn piece(path: &str, at: u64, appends: bool, last: bool) -> Piece {

@@ -17,11 +17,12 @@ use super::keep::Keeper;
 use super::page;
 use super::reach::{Options, Side, reach};
 use super::rules::{self, Guarded};
-use super::say::{self, FILES, Order, Session, Start, WORDS, Word};
+use super::say::{self, FILES, Order, Start, WORDS, Word};
 use super::within;
 use super::words::There;
 use crate::cli::args::GlobalArgs;
 use crate::exit::Exit;
+use crate::session::Session;
 use crate::terminal::Terminal;
 
 /// How often the keyboard is looked at.
@@ -109,7 +110,13 @@ pub fn there(
                 }
             }
             let facts = facts.and_then(|number| outputs.get(&number));
-            let written = page::write(there, &keeper, facts.map(Vec::as_slice), terminal, stop);
+            let written = page::write(
+                there.page.as_ref(),
+                &keeper,
+                facts.map(Vec::as_slice),
+                terminal,
+                stop,
+            );
             match Exit::from_code(code) {
                 // It was shown already why there is less.
                 exit @ (Exit::Usage | Exit::Target | Exit::Interrupted | Exit::Fault) => Ok(exit),

@@ -9,15 +9,15 @@ use pgassay_model::Failure;
 use pgassay_sys::stop::Stop;
 
 use super::files::is_data;
+use super::given::show;
 use super::keep::Keeper;
-use super::words::{There, show};
 use crate::cli::args::Command;
 use crate::cli::compare::By;
 use crate::cli::show::Format;
 use crate::commands::check;
+use crate::commands::concluded::Concluded;
 use crate::commands::files::{page_of_run, to_file};
-use crate::commands::lab;
-use crate::commands::serve::look::Look;
+use crate::commands::recorded_lab;
 use crate::terminal::Terminal;
 
 /// A page that was asked for with `--html`.
@@ -121,13 +121,13 @@ pub fn of_runs(keeper: &Keeper, terminal: &mut Terminal, stop: &Stop) {
 /// # Errors
 /// Where what came is no such data, or the file can't be written.
 pub fn write(
-    there: &There,
+    page: Option<&Page>,
     keeper: &Keeper,
     facts: Option<&[u8]>,
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<()> {
-    let Some(page) = &there.page else {
+    let Some(page) = page else {
         return Ok(());
     };
     let text = match (page.source, facts, keeper.recorded().first()) {
@@ -145,9 +145,9 @@ pub fn write(
 
 /// The page of the run or lab in this directory.
 fn rendered(dir: &Path, stop: &Stop) -> anyhow::Result<String> {
-    guarded(stop, || match dir.join(lab::RECORD).exists() {
-        true => lab::page(dir),
-        false => Ok(pgassay_report::html(&Look::at(dir)?.document())),
+    guarded(stop, || match dir.join(recorded_lab::RECORD).exists() {
+        true => recorded_lab::page(dir),
+        false => Ok(pgassay_report::html(&Concluded::at(dir)?.document())),
     })
 }
 

@@ -2,40 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::session::Session;
+
 /// What is said of the command, both ways.
 pub const WORDS: u16 = 1;
 
 /// Contents of files: those that the command needs there, those that it makes here.
 pub const FILES: u16 = 2;
-
-/// The variable by which the command over there learns for whom it works.
-pub const VARIABLE: &str = "PGASSAY_NEAR";
-
-/// For whom a command on a far side works.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Session {
-    /// The machine, as the near side calls it.
-    pub place: String,
-    /// What was typed there.
-    pub typed: Vec<String>,
-    /// Load comes from there, too: standard input is the way to its engine.
-    #[serde(default)]
-    pub load: bool,
-}
-
-impl Session {
-    /// Whether nobody named machines that the load comes from.
-    pub fn has_own_load(typed: &[String]) -> bool {
-        let named = |word: &String| word == "--from" || word.starts_with("--from=");
-        !typed.iter().any(named)
-    }
-
-    /// That of this process, if it is the command of a far side.
-    pub fn of_this() -> Option<Self> {
-        let text = std::env::var(VARIABLE).ok()?;
-        serde_json::from_str(&text).ok()
-    }
-}
 
 /// From the near side.
 #[derive(Debug, Serialize, Deserialize)]

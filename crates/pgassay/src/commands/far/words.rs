@@ -7,14 +7,13 @@ use anyhow::bail;
 use pgassay_far::Place;
 use pgassay_model::Failure;
 
-use super::given::{Given, files, given_name, rows};
+use super::given::{Given, files, given_name, rows, show};
 use super::page::{self, Page};
 use super::rules::Typed;
 use super::say;
 use crate::cli::Args;
 use crate::cli::args::Command;
 use crate::cli::from::{FromList, Source};
-use crate::cli::show::ShowArgs;
 use crate::secrets;
 
 /// A command for another machine.
@@ -263,18 +262,6 @@ fn refuse_what_is_here(command: &Command, name: &str) -> anyhow::Result<()> {
                 .with_remedy("pgassay doctor --on PLACE shows the lines; run them there")
         ),
         _ => Ok(()),
-    }
-}
-
-/// Where the result of a command goes, if that can be said of it.
-pub fn show(command: &Command) -> Option<&ShowArgs> {
-    match command {
-        Command::Compare(args) => Some(&args.show),
-        Command::Diagnose(args) => Some(&args.show),
-        Command::Inspect(args) => Some(&args.show),
-        Command::Lab(args) => Some(&args.output),
-        Command::Watch(args) => Some(&args.show),
-        _ => None,
     }
 }
 

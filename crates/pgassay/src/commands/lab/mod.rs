@@ -7,7 +7,6 @@ mod arms;
 mod lower;
 pub mod outline;
 mod plans;
-pub mod record;
 mod trust;
 
 use std::cell::RefCell;
@@ -30,16 +29,16 @@ use pgassay_sys::stop::Stop;
 use self::arms::Arms;
 use self::lower::{Lowered, machines};
 use self::outline::{Labs, Outline};
-pub use self::record::RECORD;
-use self::record::{PartRecord, Record, State};
 use super::far;
 use super::files::page_of_run;
+use super::recorded_lab::{self, PartRecord, Record, State};
 use super::show::{next, show};
 use crate::cli;
 use crate::cli::args::GlobalArgs;
 use crate::cli::from::{FromList, Source};
 use crate::cli::lab::LabArgs;
 use crate::exit::Exit;
+use crate::session;
 use crate::terminal::Terminal;
 
 /// Does what was asked of labs.
@@ -63,17 +62,17 @@ pub fn lab(
     refuse_machines(args)?;
     let root = rundir::root(global.runs.as_deref())?;
     if let Some(name) = &args.report {
-        let (dir, record) = record::find(&root, name)?;
+        let (dir, record) = recorded_lab::find(&root, name)?;
         show(&record.conclude(&dir)?, &args.output, terminal)?;
         next(&args.output, &next_of(&record), terminal);
         return Ok(Exit::Done);
     }
     if let Some(name) = &args.resume {
-        let (dir, mut record) = record::find(&root, name)?;
-        far::refuse_from_elsewhere(&dir)?;
+        let (dir, mut record) = recorded_lab::find(&root, name)?;
+        session::refuse_from_elsewhere(&dir)?;
         trust::refuse(
             &record.plan,
-            record.from != plans::BUILT_IN_WORDS,
+            record.from != recorded_lab::BUILT_IN_WORDS,
             args.allow_commands,
         )?;
         if record.is_complete() {
@@ -110,7 +109,7 @@ pub fn lab(
     }
     trust::refuse(&named.plan, named.file.is_some(), args.allow_commands)?;
     refuse_machines_from_afar(&named.plan)?;
-    let host = record::this_machine();
+    let host = recorded_lab::this_machine();
     let (plan, left_out) = match args.as_published {
         true => (named.plan.clone(), Vec::new()),
         false => scale::fit(&named.plan, &host),
@@ -142,7 +141,7 @@ pub fn lab(
     for line in outline.lines() {
         terminal.announce(&line);
     }
-    let (id, dir) = record::create(&root, &record.plan.name)?;
+    let (id, dir) = recorded_lab::create(&root, &record.plan.name)?;
     record.id = id;
     rundir::replace_file(&dir.join("plan.toml"), named.text.as_bytes())?;
     record.write(&dir)?;
@@ -153,7 +152,7 @@ pub fn lab(
 /// led on.
 fn refuse_machines_from_afar(plan: &LabPlan) -> anyhow::Result<()> {
     let arm = plan.arms.iter().find(|arm| arm.machine().is_some());
-    match (arm, far::Session::of_this()) {
+    match (arm, session::Session::of_this()) {
         (Some(arm), Some(_)) => bail!(
             Failure::usage(format!(
                 "--on carries the whole lab out on one machine, and arm `{}` names one of its own",
@@ -387,14 +386,6 @@ fn ended(record: &Record, failed: &[Exit]) -> Exit {
     }
 }
 
-/// The page of the lab that was recorded in this directory.
-///
-/// # Errors
-/// Where what was recorded can't be read.
-pub fn page(dir: &Path) -> anyhow::Result<String> {
-    Ok(pgassay_report::html(&record::read(dir)?.conclude(dir)?))
-}
-
 /// What is missing is measured; else the whole is shown again, as a page to pass on.
 fn next_of(record: &Record) -> Vec<String> {
     vec![match record.is_complete() {
@@ -406,7 +397,7 @@ fn next_of(record: &Record) -> Vec<String> {
 /// Whether anything was recorded.
 fn has_runs(record: &Record, dir: &Path) -> anyhow::Result<bool> {
     for part in &record.parts {
-        if record::run_in(&dir.join(&part.place))?.is_some() {
+        if recorded_lab::run_in(&dir.join(&part.place))?.is_some() {
             return Ok(true);
         }
     }
@@ -429,7 +420,7 @@ fn one(
         std::fs::create_dir_all(place)?;
         let code = arms::code(&part.targets);
         rundir::replace_file(
-            &place.join(record::CODE),
+            &place.join(recorded_lab::CODE),
             pgassay_report::json(&code).as_bytes(),
         )?;
         return Ok((State::Done, Exit::Done));
@@ -440,7 +431,7 @@ fn one(
     if measure == Measure::Count {
         command.push("--json".to_owned());
     }
-    if let Some(run) = record::run_in(place)? {
+    if let Some(run) = recorded_lab::run_in(place)? {
         let name = run.file_name().unwrap_or_default().to_string_lossy();
         let whole = rundir::read(&run)?.end.map(|end| RunState::from(end.state));
         if whole == Some(RunState::Complete) {
@@ -474,7 +465,7 @@ fn one(
     };
     if measure == Measure::Count {
         std::fs::create_dir_all(place)?;
-        rundir::replace_file(&place.join(record::COUNTS), &said)?;
+        rundir::replace_file(&place.join(recorded_lab::COUNTS), &said)?;
     }
     let state = match exit {
         Exit::Partial if stop.asked() => State::Pending,

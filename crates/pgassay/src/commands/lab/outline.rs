@@ -5,7 +5,7 @@ use pgassay_report::document::{Block, Cell, Column, Depth, Document, Fact, Secti
 use pgassay_report::{Report, number};
 use serde::Serialize;
 
-use super::record::{Record, State};
+use crate::commands::recorded_lab::{Record, State};
 
 /// The built-in labs.
 #[derive(Debug, Serialize)]

@@ -7,6 +7,8 @@ use pgassay_analysis::lab::{LabPlan, check, parse};
 use pgassay_model::Failure;
 use pgassay_sys::input;
 use pgassay_text::suggestion::did_you_mean;
+
+use crate::commands::recorded_lab::BUILT_IN_WORDS;
 use std::io::Read as _;
 
 /// The built-in labs: files of `labs/`.
@@ -27,9 +29,6 @@ const BUILT_IN: &[(&str, &str)] = &[
     ),
     ("power8", include_str!("../../../../../labs/power8.toml")),
 ];
-
-/// Where a built-in plan is from, in words.
-pub const BUILT_IN_WORDS: &str = "built in";
 
 /// A plan and where it is from.
 pub struct Named {

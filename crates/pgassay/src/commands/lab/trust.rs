@@ -7,7 +7,7 @@ use pgassay_far::Place;
 use pgassay_model::Failure;
 use pgassay_server::TargetSpec;
 
-use crate::commands::subject::explain;
+use crate::exit::explain;
 
 /// Settings by which a server runs programs or loads libraries.
 const RUN_PROGRAMS: &[&str] = &[

@@ -22,7 +22,7 @@ use pgassay_sys::stop::Stop;
 use pgassay_text::shell_word;
 
 use crate::cli::lines::LinesArgs;
-use crate::commands::subject::explain;
+use crate::exit::explain;
 
 /// The port of the first session's gate, beside the server's own socket.
 const GATE: u16 = 5440;

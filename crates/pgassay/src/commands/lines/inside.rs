@@ -15,7 +15,8 @@ use pgassay_sys::stop::Stop;
 use super::{ROUNDS, Seen, WARMING, backend_of};
 use crate::cli::lines::LinesArgs;
 use crate::commands::progress::Progress;
-use crate::commands::subject::{Subject, explain};
+use crate::commands::subject::Subject;
+use crate::exit::explain;
 
 /// Operations of each recorded session where nobody said how many.
 const OPERATIONS: u32 = 200;

@@ -27,11 +27,12 @@ use pgassay_sys::stop::Stop;
 use super::progress::Progress;
 use super::sampled;
 use super::show::{next, show};
-use super::subject::{Subject, explain};
+use super::subject::Subject;
 use super::sweep::clean_up;
-use crate::cli::args::TargetArgs;
 use crate::cli::lines::LinesArgs;
+use crate::cli::target::TargetArgs;
 use crate::exit::Exit;
+use crate::exit::explain;
 use crate::secrets;
 use crate::terminal::Terminal;
 

@@ -9,8 +9,8 @@ use pgassay_analysis::summary::Summary;
 use pgassay_report::{Beside, Document, TextStyle};
 use serde_json::{Value, json};
 
+use crate::commands::concluded::Concluded;
 use crate::commands::serve::index::{Index, Is};
-use crate::commands::serve::look::Look;
 
 /// Characters of an answer.
 const LONGEST: usize = 48_000;
@@ -186,11 +186,11 @@ impl Tools {
         Ok(pgassay_report::markdown(&reasons))
     }
 
-    fn look(&self, name: Option<&Value>) -> Result<Look, String> {
+    fn look(&self, name: Option<&Value>) -> Result<Concluded, String> {
         let name = name
             .and_then(Value::as_str)
             .ok_or("run is the name of a run")?;
-        Look::at(&self.find(name)?).map_err(|error| format!("{name} can't be read: {error:#}"))
+        Concluded::at(&self.find(name)?).map_err(|error| format!("{name} can't be read: {error:#}"))
     }
 
     /// The directory of a run: by its name as listed, and no other way.

@@ -16,7 +16,7 @@ use pgassay_engine::rundir;
 use pgassay_model::run::RunState;
 
 use super::kept::{self, Line, Stamp};
-use super::look::Look;
+use crate::commands::concluded::Concluded;
 
 /// How long a listing holds.
 const FRESH: Duration = Duration::from_secs(1);
@@ -73,7 +73,7 @@ pub(in crate::commands) enum Is {
 impl Index {
     /// Of a directory, with what was kept of it.
     pub(in crate::commands) fn of(dir: PathBuf) -> Arc<Self> {
-        Self::read_by(dir, |dir| Ok(Look::at(dir)?.summary()))
+        Self::read_by(dir, |dir| Ok(Concluded::at(dir)?.summary()))
     }
 
     fn read_by(dir: PathBuf, reader: Reader) -> Arc<Self> {

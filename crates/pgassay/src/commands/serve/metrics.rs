@@ -12,7 +12,7 @@ use pgassay_http::Answer;
 use pgassay_report::exposition::{self, Live};
 
 use super::index::{Index, Is};
-use super::look::Look;
+use crate::commands::concluded::Concluded;
 use crate::commands::following::Following;
 
 /// How long an analysis holds.
@@ -76,7 +76,7 @@ impl Metrics {
                 .as_ref()
                 .is_some_and(|analysed| analysed.holds(trials))
             {
-                let look = Look::at(&dir).ok();
+                let look = Concluded::at(&dir).ok();
                 followed.analysed = Some(Analysed {
                     at: Instant::now(),
                     trials,

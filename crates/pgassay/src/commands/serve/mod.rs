@@ -9,7 +9,6 @@ mod asked;
 mod follow;
 pub(in crate::commands) mod index;
 mod kept;
-pub(in crate::commands) mod look;
 mod metrics;
 mod pages;
 mod site;

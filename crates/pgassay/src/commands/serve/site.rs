@@ -21,10 +21,10 @@ use pgassay_report::{Beside, Document, Report};
 use super::follow::Follow;
 use super::index::{Index, Is};
 use super::kept::Stamp;
-use super::look::Look;
 use super::metrics::Metrics;
 use super::pages::Pages;
 use super::started::{Output, Started};
+use crate::commands::concluded::Concluded;
 
 /// Rows of a page of the list.
 const ROWS: usize = 100;
@@ -380,7 +380,7 @@ impl RunsSite {
     /// The page of a run with a mark in place of the bar.
     fn document(&self, run: &str, dir: &Path, stamp: Stamp) -> Result<String, Missing> {
         let page = self.pages.get(run, stamp, || {
-            let document = Look::at(dir)?.document();
+            let document = Concluded::at(dir)?.document();
             Ok::<_, anyhow::Error>(site::report(&document, site::BAR, &[]))
         })?;
         Ok(String::from_utf8_lossy(&page).into_owned())
@@ -389,7 +389,7 @@ impl RunsSite {
     /// A run as a file.
     fn form(&self, run: &str, form: &str) -> Result<Answer, Missing> {
         let (dir, ..) = self.index.find(run).ok_or_else(|| Missing::no_run(run))?;
-        let look = Look::at(&dir)?;
+        let look = Concluded::at(&dir)?;
         match form {
             "file" => {
                 let page = pgassay_report::html(&look.document());
@@ -423,7 +423,7 @@ impl RunsSite {
         names.sort_unstable();
         let runs = names.iter().map(|run| {
             let (dir, ..) = self.index.find(run).ok_or_else(|| Missing::no_run(run))?;
-            Ok(Look::at(&dir)?.into_analysis())
+            Ok(Concluded::at(&dir)?.into_analysis())
         });
         let runs = runs.collect::<Result<Vec<Analysis>, Missing>>()?;
         let document = match side_by_side(&runs) {
@@ -492,7 +492,7 @@ impl RunsSite {
         names.truncate(MOST_OF_HISTORY);
         let analyses = names.iter().filter_map(|run| {
             let (dir, ..) = self.index.find(run)?;
-            Some(Past::of(&Look::at(&dir).ok()?.into_analysis()))
+            Some(Past::of(&Concluded::at(&dir).ok()?.into_analysis()))
         });
         let followed = history(
             analyses.collect(),

@@ -9,7 +9,7 @@ use pgassay_model::plan::{Arm, DriverConfig, Experiment};
 use pgassay_model::run::RunHeader;
 use pgassay_model::stage::StageId;
 
-use crate::commands::far;
+use crate::session;
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +86,7 @@ impl Recorded {
                 ));
             }
         }
-        far::refuse_from_elsewhere(dir).map_err(|failure| failure.message)?;
+        session::refuse_from_elsewhere(dir).map_err(|failure| failure.message)?;
         let text = |error: anyhow::Error| format!("{error:#}");
         let header = rundir::read_header(dir).map_err(text)?;
         if rundir::irregular(dir).map_err(|e| e.to_string())?.is_some() {

@@ -17,13 +17,14 @@ use pgassay_statements::write::{About, Draft, MOST_SCRIPTS, Values};
 use pgassay_sys::stop::Stop;
 use pgassay_text::own::TAG;
 
+use super::tables::{Name, Wanted};
 use super::{finish, refuse_there, values as described};
 use super::{synthetic, tables};
 use crate::cli::workload::FromStatementsArgs;
 use crate::commands::progress::Progress;
 use crate::commands::record;
-use crate::commands::subject::explain;
 use crate::exit::Exit;
+use crate::exit::explain;
 use crate::terminal::Terminal;
 
 /// Statements that are looked at.
@@ -43,11 +44,6 @@ struct Counted {
     /// The role (an OID) that sent it.
     role: Option<u32>,
 }
-
-/// A table's schema and name.
-pub(super) type Name = (String, String);
-/// The columns whose values are needed, by table.
-pub(super) type Wanted = BTreeMap<Name, BTreeSet<String>>;
 
 /// A statement that the server took.
 struct Understood {

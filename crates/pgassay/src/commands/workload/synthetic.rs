@@ -7,7 +7,7 @@ use pgassay_statements::draw::{Column, Table};
 use pgassay_synthetic::described;
 use pgassay_synthetic::tables::SyntheticData;
 
-use super::from_statements::{Name, Wanted};
+use super::tables::{Name, Wanted};
 use crate::held::statistics::Statistics;
 
 /// What values are drawn from, of the tables that are described: rows as they will be.

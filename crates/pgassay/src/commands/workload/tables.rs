@@ -6,7 +6,10 @@ use pgassay_pgwire::{QueryError, Session};
 use pgassay_statements::draw::{Column, Table};
 use pgassay_text::quote::{quote_literal, quoted_ident};
 
-use super::from_statements::Name;
+/// A table's schema and name.
+pub(super) type Name = (String, String);
+/// The columns whose values are needed, by table.
+pub(super) type Wanted = BTreeMap<Name, BTreeSet<String>>;
 
 /// Rows that are looked for, over those that are kept: a sample by blocks has neighbours.
 const MORE: f64 = 5.0;

