@@ -10,6 +10,7 @@
 //! place, and there is a server for each target at each place. The servers of one place are held against each other.
 
 use crate::axis::AxisValue;
+use crate::confinement::ConfinementPlan;
 use crate::plan::Plan;
 use crate::point::Slice;
 use crate::reading::Reading;
@@ -75,18 +76,12 @@ pub struct Typed {
     pub target: String,
     /// Its settings, `--set` and its own, as `name=value`.
     pub settings: Vec<String>,
-    /// Variables of its environment, `--env` and its own, as `NAME=VALUE`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub environment: Vec<String>,
-    /// The CPUs that it is kept on; all where none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub cpus: Vec<usize>,
+    /// What it is given of the machine, for all targets and its own.
+    #[serde(flatten)]
+    pub confinement: ConfinementPlan,
     /// The database of which a launched server holds a copy, without a password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy_of: Option<String>,
-    /// The command that it is started through, such as `numactl --interleave=all`; empty where none.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub wrap: String,
     /// Its value of each axis that was varied beside clients; empty where none was.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub axes: Vec<AxisValue>,

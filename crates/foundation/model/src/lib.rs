@@ -5,6 +5,7 @@
 
 pub mod axis;
 pub mod comparison;
+pub mod confinement;
 pub mod explain;
 pub mod facts;
 pub mod failure;

@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use serde::{Deserialize, Serialize};
 
 use crate::axis::AxisValue;
+use crate::confinement::ConfinementPlan;
 use crate::pgio::PgioPlan;
 use crate::point::Point;
 use crate::primitives::{KernelsPlan, PrimitivesPlan};
@@ -109,12 +110,9 @@ pub struct Arm {
     pub load: bool,
     /// Settings asked for by `--set`, in the order given.
     pub settings: Vec<(String, String)>,
-    /// Variables of its environment asked for by `--env`, as `NAME=VALUE`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub environment: Vec<String>,
-    /// The command that it was started through, as typed after `--wrap`; empty where none.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub wrap: String,
+    /// What it was given of the machine.
+    #[serde(flatten)]
+    pub confinement: ConfinementPlan,
     /// What it has of each axis that is varied beside clients.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub axes: Vec<AxisValue>,

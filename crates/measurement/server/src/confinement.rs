@@ -5,63 +5,46 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 
+use pgassay_model::confinement::ConfinementPlan;
 use pgassay_sys::affinity::{allowed_cpus, pin_command};
 use pgassay_sys::programs::{in_path, may_run};
 
 use super::TargetError;
 
-/// Environment, CPUs and wrapping command of a launched server.
+/// Environment, CPUs and wrapping command of a launched server, checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Confinement {
-    /// Variables beside the plain environment that every launched server has.
-    environment: Vec<(String, String)>,
-    /// The CPUs that it is kept on; all where none.
-    cpus: Vec<usize>,
+    /// As asked for, the command as the shell would have it.
+    plan: ConfinementPlan,
     /// The words of the command that starts it; none where nothing stands before it.
     wrap: Vec<String>,
 }
 
 impl Confinement {
-    /// What was typed: `NAME=VALUE` each, after `flag`, and CPUs.
+    /// What was asked for. A wrapping command is one that executes what follows it in its own place, such as
+    /// `numactl --interleave=all`.
     ///
     /// # Errors
-    /// Where one is no variable, or a CPU is none that we may use.
-    pub fn new(flag: &str, environment: &[String], cpus: &[usize]) -> Result<Self, TargetError> {
-        let mut variables = Vec::new();
-        for text in environment {
-            match text.split_once('=') {
-                Some((name, value)) if !name.is_empty() && !text.contains('\0') => {
-                    variables.push((name.to_owned(), value.to_owned()));
-                }
-                _ => {
-                    return Err(TargetError::Usage(format!(
-                        "{flag} {text}: a variable is NAME=VALUE, such as {flag} \
-                         GLIBC_TUNABLES=glibc.malloc.arena_max=1"
-                    )));
-                }
+    /// Where a variable is none, a CPU is none that we may use, or the command can't be taken apart into words, or its
+    /// program is not there.
+    pub fn of(plan: &ConfinementPlan) -> Result<Self, TargetError> {
+        for text in &plan.launch_environment {
+            let name = text.split_once('=').map_or("", |(name, _)| name);
+            if name.is_empty() || text.contains('\0') {
+                return Err(TargetError::Usage(format!(
+                    "--env {text}: a variable is NAME=VALUE, such as --env \
+                     GLIBC_TUNABLES=glibc.malloc.arena_max=1"
+                )));
             }
         }
         let ours = allowed_cpus().unwrap_or_default();
-        if let Some(cpu) = cpus.iter().find(|cpu| !ours.contains(cpu)) {
+        if let Some(cpu) = plan.cpus.iter().find(|cpu| !ours.contains(cpu)) {
             return Err(TargetError::Usage(format!(
                 "CPU {cpu} is not one we may use; those are {ours:?}"
             )));
         }
-        Ok(Self {
-            environment: variables,
-            cpus: cpus.to_vec(),
-            wrap: Vec::new(),
-        })
-    }
-
-    /// The same, started through a command that executes what follows it in its own place, such as
-    /// `numactl --interleave=all`. `flag` is where it was typed; an empty one is none.
-    ///
-    /// # Errors
-    /// Where it can't be taken apart into words, or its program is not there.
-    pub fn through(self, flag: &str, command: &str) -> Result<Self, TargetError> {
-        let usage = |why: String| TargetError::Usage(format!("{flag} {command:?}: {why}"));
-        let words = shlex::split(command);
+        let usage = |why: String| TargetError::Usage(format!("--wrap {:?}: {why}", plan.wrap));
+        let words = shlex::split(&plan.wrap);
         let wrap = words.ok_or_else(|| usage("a quotation mark is not closed".to_owned()))?;
         if let Some(program) = wrap.first()
             && !match program.contains('/') {
@@ -71,7 +54,14 @@ impl Confinement {
         {
             return Err(usage(format!("there is no program {program}")));
         }
-        Ok(Self { wrap, ..self })
+        let joined = shlex::try_join(wrap.iter().map(String::as_str));
+        Ok(Self {
+            plan: ConfinementPlan {
+                wrap: joined.unwrap_or_default(),
+                ..plan.clone()
+            },
+            wrap,
+        })
     }
 
     /// What is to be executed to start a server: its own program, or the wrapping command before it.
@@ -86,10 +76,9 @@ impl Confinement {
         }
     }
 
-    /// The wrapping command as typed; none where there is none.
-    pub(crate) fn wrapping(&self) -> Option<String> {
-        let words = self.wrap.iter().map(String::as_str);
-        shlex::try_join(words).ok().filter(|text| !text.is_empty())
+    /// The wrapping command; none where there is none.
+    pub(crate) fn wrapping(&self) -> Option<&str> {
+        Some(self.plan.wrap.as_str()).filter(|text| !text.is_empty())
     }
 
     /// The one memory node that numactl lets the server have memory of; none where it may have of several.
@@ -109,8 +98,9 @@ impl Confinement {
     /// Adds the variables to a command's environment, and keeps it on its CPUs from its start: what it
     /// allocates first lies where it runs.
     pub(crate) fn apply(&self, command: &mut Command) -> io::Result<()> {
-        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
-        match self.cpus.as_slice() {
+        let variables = self.plan.launch_environment.iter();
+        command.envs(variables.filter_map(|variable| variable.split_once('=')));
+        match self.plan.cpus.as_slice() {
             [] => Ok(()),
             cpus => pin_command(command, cpus),
         }
@@ -118,18 +108,7 @@ impl Confinement {
 
     /// `on CPUs 0,1, with GLIBC_TUNABLES=…`; none where nothing was asked for.
     pub fn words(&self) -> Option<String> {
-        let cpus: Vec<String> = self.cpus.iter().map(usize::to_string).collect();
-        let on = match cpus.as_slice() {
-            [] => None,
-            [one] => Some(format!("on CPU {one}")),
-            several => Some(format!("on CPUs {}", several.join(","))),
-        };
-        let variables = self.environment.iter();
-        let with: Vec<String> = variables.map(|(n, v)| format!("{n}={v}")).collect();
-        let with = (!with.is_empty()).then(|| format!("with {}", with.join(" ")));
-        let through = self.wrapping().map(|command| format!("through {command}"));
-        let words: Vec<String> = on.into_iter().chain(with).chain(through).collect();
-        (!words.is_empty()).then(|| words.join(", "))
+        self.plan.words()
     }
 }
 
@@ -140,8 +119,11 @@ mod tests {
     #[test]
     fn what_is_no_variable_or_no_cpu_of_ours_is_refused() {
         let new = |environment: &[&str], cpus: &[usize]| {
-            let environment: Vec<String> = environment.iter().map(|e| (*e).to_owned()).collect();
-            Confinement::new("--env", &environment, cpus)
+            Confinement::of(&ConfinementPlan {
+                launch_environment: environment.iter().map(|e| (*e).to_owned()).collect(),
+                cpus: cpus.to_vec(),
+                wrap: String::new(),
+            })
         };
         for wrong in ["", "NAME", "=value", "A=\0"] {
             assert!(new(&[wrong], &[]).is_err(), "{wrong:?}");
@@ -155,17 +137,26 @@ mod tests {
 
     #[test]
     fn a_wrapping_command_is_words_and_a_program_that_is_there() {
-        let none = || Confinement::new("--env", &[], &[]).unwrap();
-        let wrapped = none().through("--wrap", "env 'A=1 2' -u B").unwrap();
+        let through = |command: &str| {
+            Confinement::of(&ConfinementPlan {
+                wrap: command.to_owned(),
+                ..ConfinementPlan::default()
+            })
+        };
+        let wrapped = through("env 'A=1 2' -u B").unwrap();
         let command = wrapped.wrapped(Path::new("/x/postgres"));
         let args: Vec<_> = command.get_args().collect();
         assert_eq!(command.get_program(), "env");
         assert_eq!(args, ["A=1 2", "-u", "B", "/x/postgres"]);
         assert!(wrapped.words().unwrap().starts_with("through env "));
-        assert_eq!(none().through("--wrap", " ").unwrap(), none());
+        assert_eq!(through(" ").unwrap(), Confinement::default());
         let bound = |words: &[&str]| {
             let wrap = words.iter().map(|word| (*word).to_owned()).collect();
-            Confinement { wrap, ..none() }.memory_node()
+            let wrapped = Confinement {
+                wrap,
+                ..Confinement::default()
+            };
+            wrapped.memory_node()
         };
         assert_eq!(bound(&["numactl", "--membind=1"]), Some(1));
         assert_eq!(bound(&["/usr/bin/numactl", "-N", "0", "-m", "0"]), Some(0));
@@ -178,7 +169,7 @@ mod tests {
             assert_eq!(bound(several), None, "{several:?}");
         }
         for wrong in ["env 'A", "no-such-program-here x", "/etc/passwd"] {
-            assert!(none().through("--wrap", wrong).is_err(), "{wrong}");
+            assert!(through(wrong).is_err(), "{wrong}");
         }
     }
 }

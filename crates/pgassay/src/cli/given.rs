@@ -1,9 +1,46 @@
-//! What launched servers of a comparison are given of the machine: an environment, CPUs, a command around them.
+//! What launched servers are given of the machine: an environment, CPUs, a command around them.
 
 use clap::Args as ClapArgs;
 
-use super::load::Pin;
 use pgassay_model::Failure;
+use pgassay_model::confinement::ConfinementPlan;
+
+use super::load::Pin;
+
+/// Environment and wrapping command of one server.
+#[derive(Debug, Clone, Default, ClapArgs)]
+pub struct ConfinedArgs {
+    /// A variable for a launched server's environment, such as LD_PRELOAD (repeatable)
+    #[arg(long = "env", value_name = "NAME=VALUE")]
+    launch_environment: Vec<String>,
+    /// Start a launched server through this command, such as 'numactl --interleave=all'
+    #[arg(long, value_name = "COMMAND")]
+    pub wrap: Option<String>,
+    /// The CPUs that it is kept on; a flag of compare.
+    #[arg(skip)]
+    cpus: Vec<usize>,
+}
+
+impl ConfinedArgs {
+    /// What was asked for.
+    pub fn plan(&self) -> ConfinementPlan {
+        ConfinementPlan {
+            launch_environment: self.launch_environment.clone(),
+            cpus: self.cpus.clone(),
+            wrap: self.wrap.clone().unwrap_or_default(),
+        }
+    }
+}
+
+impl From<ConfinementPlan> for ConfinedArgs {
+    fn from(plan: ConfinementPlan) -> Self {
+        Self {
+            launch_environment: plan.launch_environment,
+            wrap: Some(plan.wrap).filter(|wrap| !wrap.is_empty()),
+            cpus: plan.cpus,
+        }
+    }
+}
 
 /// Environment, CPUs and wrapping command of each arm.
 #[derive(Debug, Clone, Default, ClapArgs)]
@@ -59,34 +96,30 @@ fn cpus(text: &str) -> Result<Cpus, String> {
 
 impl GivenArgs {
     /// What the first target alone has.
-    pub fn of_first(environment: &[String], wrap: &str) -> Self {
+    pub fn of_first(plan: &ConfinementPlan) -> Self {
         Self {
-            env_a: environment.to_vec(),
-            wrap_a: Some(wrap.to_owned()),
+            env_a: plan.launch_environment.clone(),
+            cpus_a: Some(Cpus(plan.cpus.clone())),
+            wrap_a: Some(plan.wrap.clone()),
             ..Self::default()
         }
     }
 
-    /// The variables of an arm, counted from 0.
-    pub fn environment(&self, arm: usize) -> Vec<String> {
-        let own = [&self.env_a, &self.env_b, &self.env_c];
-        let own = own.get(arm).into_iter().copied().flatten();
-        self.env.iter().chain(own).cloned().collect()
-    }
-
-    /// The CPUs of an arm; none where it may use all.
-    pub fn cpus(&self, arm: usize) -> Vec<usize> {
-        let own = [&self.cpus_a, &self.cpus_b, &self.cpus_c];
-        let own = own.get(arm).and_then(|cpus| cpus.as_ref());
-        own.or(self.cpus_all.as_ref())
-            .map_or_else(Vec::new, |cpus| cpus.0.clone())
-    }
-
-    /// The command that an arm is started through; empty where none.
-    pub fn wrap(&self, arm: usize) -> String {
-        let own = [&self.wrap_a, &self.wrap_b, &self.wrap_c];
-        let own = own.get(arm).and_then(|wrap| wrap.as_ref());
-        own.or(self.wrap.as_ref()).cloned().unwrap_or_default()
+    /// What an arm has, counted from 0: the variables for all and its own, and its CPUs and command before those for all.
+    pub fn of_arm(&self, arm: usize) -> ConfinementPlan {
+        let (environment, cpus, wrap) = match arm {
+            0 => (self.env_a.as_slice(), &self.cpus_a, &self.wrap_a),
+            1 => (self.env_b.as_slice(), &self.cpus_b, &self.wrap_b),
+            2 => (self.env_c.as_slice(), &self.cpus_c, &self.wrap_c),
+            _ => (&[][..], &None, &None),
+        };
+        let cpus = cpus.as_ref().or(self.cpus_all.as_ref());
+        let wrap = wrap.as_ref().or(self.wrap.as_ref());
+        ConfinementPlan {
+            launch_environment: self.env.iter().chain(environment).cloned().collect(),
+            cpus: cpus.map_or_else(Vec::new, |cpus| cpus.0.clone()),
+            wrap: wrap.cloned().unwrap_or_default(),
+        }
     }
 
     /// Refuses flags of a target that is not there.
@@ -103,22 +136,23 @@ impl GivenArgs {
         }
     }
 
+    fn any(&self, is_asked: impl Fn(&ConfinementPlan) -> bool) -> bool {
+        (0..3).any(|arm| is_asked(&self.of_arm(arm)))
+    }
+
     /// Whether any of them was typed.
     pub fn is_typed(&self) -> bool {
-        (0..3).any(|arm| {
-            let wrapped = !self.wrap(arm).is_empty();
-            wrapped || !self.environment(arm).is_empty() || !self.cpus(arm).is_empty()
-        })
+        self.any(|plan| !plan.is_none())
     }
 
     /// Whether any arm's CPUs were typed.
     pub fn keeps_on_cpus(&self) -> bool {
-        (0..3).any(|arm| !self.cpus(arm).is_empty())
+        self.any(|plan| !plan.cpus.is_empty())
     }
 
     /// Whether any arm's command that it is started through was typed.
     pub fn wraps(&self) -> bool {
-        (0..3).any(|arm| !self.wrap(arm).is_empty())
+        self.any(|plan| !plan.wrap.is_empty())
     }
 
     /// Refuses all of them, where instructions are counted.
@@ -148,17 +182,20 @@ mod tests {
             cpus_b: Some(cpus("1").unwrap()),
             ..GivenArgs::default()
         };
-        assert_eq!(given.environment(0), ["A=1"]);
-        assert_eq!(given.environment(1), ["A=1", "B=2"]);
-        assert_eq!(given.environment(7), ["A=1"]);
-        assert_eq!((given.cpus(0), given.cpus(1)), (vec![0, 1], vec![1]));
+        assert_eq!(given.of_arm(0).launch_environment, ["A=1"]);
+        assert_eq!(given.of_arm(1).launch_environment, ["A=1", "B=2"]);
+        assert_eq!(given.of_arm(7).launch_environment, ["A=1"]);
+        assert_eq!(
+            (given.of_arm(0).cpus, given.of_arm(1).cpus),
+            (vec![0, 1], vec![1])
+        );
         let wrapped = GivenArgs {
             wrap: Some("setarch -R".to_owned()),
             wrap_b: Some("numactl -i all".to_owned()),
             ..GivenArgs::default()
         };
-        assert_eq!(wrapped.wrap(0), "setarch -R");
-        assert_eq!(wrapped.wrap(1), "numactl -i all");
+        assert_eq!(wrapped.of_arm(0).wrap, "setarch -R");
+        assert_eq!(wrapped.of_arm(1).wrap, "numactl -i all");
         assert!(wrapped.refuse_counted().is_err());
         assert!(cpus("auto").is_err() && cpus("3-1").is_err());
         assert!(given.refuse_counted().is_err() && given.refuse_beyond(2).is_ok());

@@ -111,6 +111,7 @@ const GROUPS: &[Group] = &[
     ),
     (OF_KERNELS, |kind| kind == Kind::Kernels, "kernels"),
     ("TargetArgs", has_server, SERVER),
+    ("ConfinedArgs", has_server, SERVER),
     ("ObserveArgs", has_server, SERVER),
     (
         OF_COMPANY,

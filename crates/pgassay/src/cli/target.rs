@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use clap::Args as ClapArgs;
 use pgassay_model::storage::VolumeLimits;
-use pgassay_server::TargetError;
-use pgassay_server::confinement::Confinement;
 
 use super::from::Ways;
+use super::given::ConfinedArgs;
 use crate::held::Held;
 
 /// What is measured, shared by all commands that measure.
@@ -22,12 +21,9 @@ pub struct TargetArgs {
     /// A setting for a launched server (repeatable)
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub settings: Vec<String>,
-    /// A variable for a launched server's environment, such as LD_PRELOAD (repeatable)
-    #[arg(long = "env", value_name = "NAME=VALUE")]
-    pub environment: Vec<String>,
-    /// Start a launched server through this command, such as 'numactl --interleave=all'
-    #[arg(long, value_name = "COMMAND")]
-    pub wrap: Option<String>,
+    /// Environment and wrapping command.
+    #[command(flatten)]
+    pub confined: ConfinedArgs,
     /// Allow load on a running server: says what it will create, and removes it afterwards
     #[arg(long)]
     pub load: bool,
@@ -48,9 +44,6 @@ pub struct TargetArgs {
     /// also base-iops=600,credits=5400000. Reads that reach it are named
     #[arg(long, value_name = "LIMITS", value_parser = super::io::volume)]
     pub volume: Option<VolumeLimits>,
-    /// The CPUs that a launched server is kept on; a flag of compare.
-    #[arg(skip)]
-    pub kept_on: Vec<usize>,
     /// What they hold, where several servers share it.
     #[arg(skip)]
     pub dump: Option<Arc<Held>>,
@@ -60,15 +53,6 @@ pub struct TargetArgs {
 }
 
 impl TargetArgs {
-    /// What a launched server is given of the machine.
-    ///
-    /// # Errors
-    /// Where a variable is none, a CPU is not there, or the command can't be executed.
-    pub fn confinement(&self) -> Result<Confinement, TargetError> {
-        let given = Confinement::new("--env", &self.environment, &self.kept_on)?;
-        given.through("--wrap", self.wrap.as_deref().unwrap_or_default())
-    }
-
     /// The same with a workload's settings for a launched server, under the user's own.
     pub fn with_defaults(&self, defaults: &[(&str, impl std::fmt::Display)]) -> Self {
         let mut target = self.clone();

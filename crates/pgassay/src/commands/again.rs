@@ -112,8 +112,7 @@ impl Again {
                 let set = |(name, value): &(String, String)| format!("{name}={value}");
                 target.settings = arm.settings.iter().map(set).collect();
             }
-            target.environment.clone_from(&arm.environment);
-            target.wrap = Some(arm.wrap.clone()).filter(|wrap| !wrap.is_empty());
+            target.confined = arm.confinement.clone().into();
             target.load |= arm.load;
         }
         if target.volume.is_none() {

@@ -126,7 +126,7 @@ fn load(
         None => args.load.workload(&args.workload)?,
         Some(experiment) => experiment.plan().workload.clone(),
     };
-    if args.load.pin.is_some() && target.wrap.is_some() {
+    if args.load.pin.is_some() && target.confined.wrap.is_some() {
         return Err(Failure::usage(
             "--pin gives the server the CPUs that the clients leave, and --wrap may choose them, too",
         )

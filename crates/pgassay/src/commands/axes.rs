@@ -244,7 +244,7 @@ fn wanted(
         None => {
             let axes = given::asked(&args.axes, args.measure.scale.as_ref());
             given::refuse_many(&axes, 1)?;
-            given::refuse_numa_wrapped(&axes, args.target.wrap.is_some())?;
+            given::refuse_numa_wrapped(&axes, args.target.confined.wrap.is_some())?;
             axis::product(&axes)
         }
     };
@@ -285,17 +285,13 @@ fn open(
         .map(|server| {
             let mut settings = request.target.settings.clone();
             settings.extend(server.given.settings.iter().cloned());
-            let typed = Typed {
+            let mut typed = Typed {
                 target: target.to_owned(),
                 settings,
-                environment: request.target.environment.clone(),
-                cpus: server.given.cpus.clone(),
-                wrap: match server.given.wrap.as_str() {
-                    "" => request.target.wrap.clone().unwrap_or_default(),
-                    axis => axis.to_owned(),
-                },
+                confinement: request.target.confined.plan(),
                 ..Typed::default()
             };
+            server.given.confine(&mut typed.confinement);
             (server.label.clone(), typed)
         })
         .collect();

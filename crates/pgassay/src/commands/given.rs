@@ -6,6 +6,7 @@ use pgassay_analysis::number;
 use pgassay_kernels::placement::{Cpu, Placement};
 use pgassay_model::Failure;
 use pgassay_model::axis::AxisValue;
+use pgassay_model::confinement::ConfinementPlan;
 use pgassay_sys::programs::in_path;
 
 use crate::cli::axes::AxesArgs;
@@ -90,6 +91,18 @@ pub struct Given {
     pub scale: Option<u32>,
     /// The CPUs of the load threads while they load it; all where none.
     pub client_cpus: Vec<usize>,
+}
+
+impl Given {
+    /// Its CPUs and command, where it has some, in place of others.
+    pub fn confine(&self, plan: &mut ConfinementPlan) {
+        if !self.cpus.is_empty() {
+            plan.cpus.clone_from(&self.cpus);
+        }
+        if !self.wrap.is_empty() {
+            plan.wrap.clone_from(&self.wrap);
+        }
+    }
 }
 
 /// While it is put together.

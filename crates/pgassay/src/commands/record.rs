@@ -51,8 +51,7 @@ pub fn arm(target: &TargetArgs, subject: &Subject) -> Arm {
         typed: target.target.as_deref().map(shown).unwrap_or_default(),
         load: target.load,
         settings: pairs(&target.settings),
-        environment: target.environment.clone(),
-        wrap: target.wrap.clone().unwrap_or_default(),
+        confinement: target.confined.plan(),
         axes: Vec::new(),
     }
 }

@@ -82,7 +82,7 @@ impl Subject {
         stop: &Stop,
     ) -> anyhow::Result<Self> {
         let settings = Settings::parse("--set", &flags.settings).map_err(explain)?;
-        let confinement = flags.confinement().map_err(explain)?;
+        let confinement = Confinement::of(&flags.confined.plan()).map_err(explain)?;
         match spec {
             TargetSpec::Server(_) if flags.from_database.is_some() => Err(Failure::usage(
                 "--from-database makes a copy in a launched server only",

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use pgassay_model::axis::AxisValue;
+use pgassay_model::confinement::ConfinementPlan;
 use pgassay_model::point::Point;
 use pgassay_model::run::RunState;
 use pgassay_model::server::Origin;
@@ -107,12 +108,9 @@ pub struct ArmAnalysis {
     /// Settings that were asked for, in the order given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<(String, String)>,
-    /// Variables that were asked for in its environment, as `NAME=VALUE`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub environment: Vec<String>,
-    /// The command that it was started through, as typed; empty where none.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub wrap: String,
+    /// What was asked for it of the machine.
+    #[serde(flatten)]
+    pub confinement: ConfinementPlan,
     /// What it has of each axis that was varied beside clients.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub axes: Vec<AxisValue>,

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pgassay_model::FailureKind;
+use pgassay_model::confinement::ConfinementPlan;
 use pgassay_server::confinement::Confinement;
 use pgassay_server::settings::Settings;
 use pgassay_server::{Cluster, Installation, Installations, LaunchOptions, Listen, TargetError};
@@ -84,8 +85,12 @@ fn every_process_has_the_environment_and_the_cpus_that_were_asked_for() {
         .unwrap();
     let variable = "GLIBC_TUNABLES=glibc.malloc.arena_max=1".to_owned();
     let mut options = options(&place, &[]);
-    options.confinement =
-        Confinement::new("--env", std::slice::from_ref(&variable), &[cpu]).unwrap();
+    options.confinement = Confinement::of(&ConfinementPlan {
+        launch_environment: vec![variable.clone()],
+        cpus: vec![cpu],
+        ..ConfinementPlan::default()
+    })
+    .unwrap();
     let cluster = Cluster::launch(&installed(), &options).unwrap();
     let postmaster = cluster.pid();
     let children = fs::read_to_string(format!("/proc/{postmaster}/task/{postmaster}/children"));
@@ -122,9 +127,11 @@ fn a_server_is_started_through_a_command_that_executes_it() {
     let place = place("wrapped");
     let through = |command: &str| {
         let mut options = options(&place, &[]);
-        options.confinement = Confinement::new("--env", &[], &[])
-            .and_then(|given| given.through("--wrap", command))
-            .unwrap();
+        options.confinement = Confinement::of(&ConfinementPlan {
+            wrap: command.to_owned(),
+            ..ConfinementPlan::default()
+        })
+        .unwrap();
         Cluster::launch(&installed(), &options)
     };
     // Without randomised addresses: the personality stays with the server.

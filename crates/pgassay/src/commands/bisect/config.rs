@@ -6,6 +6,8 @@ use std::path::Path;
 use anyhow::bail;
 use pgassay_analysis::search::document::{Difference, DifferenceKind};
 use pgassay_model::Failure;
+use pgassay_model::comparison::Typed;
+use pgassay_model::confinement::ConfinementPlan;
 use pgassay_model::facts::Facts;
 use pgassay_pgwire::Conninfo;
 use pgassay_server::TargetSpec;
@@ -38,12 +40,8 @@ const MADE: &[&str] = &[
 pub struct Sides {
     /// `name=value` of the settings that both have.
     pub settings: Vec<String>,
-    /// `NAME=VALUE` of the variables that both have.
-    pub environment: Vec<String>,
-    /// The CPUs of both; all where none.
-    pub cpus: Vec<usize>,
-    /// The command around both; empty where none.
-    pub wrap: String,
+    /// What both are given of the machine.
+    pub confinement: ConfinementPlan,
     /// The server of both, or A's.
     pub server: String,
     /// The rest: the server first, then what it is given, then settings by name.
@@ -57,8 +55,7 @@ struct Side {
     server: String,
     settings: Config,
     environment: BTreeMap<String, String>,
-    cpus: Vec<usize>,
-    wrap: String,
+    confinement: ConfinementPlan,
 }
 
 /// Reads both sides and finds the differences.
@@ -98,20 +95,22 @@ pub fn sides(args: &BisectArgs, terminal: &mut Terminal) -> anyhow::Result<Sides
         );
     }
     sides.server = a.server;
-    if a.cpus == b.cpus {
-        sides.cpus = a.cpus;
+    let (given_a, given_b) = (a.confinement, b.confinement);
+    if given_a.cpus == given_b.cpus {
+        sides.confinement.cpus = given_a.cpus;
     } else {
-        let list = |cpus: &[usize]| (!cpus.is_empty()).then(|| listed(cpus));
-        differ(DifferenceKind::Cpus, "CPUs", list(&a.cpus), list(&b.cpus));
+        let (a, b) = (given_a.cpu_list(), given_b.cpu_list());
+        differ(DifferenceKind::Cpus, "CPUs", a, b);
     }
-    if a.wrap == b.wrap {
-        sides.wrap = a.wrap;
+    if given_a.wrap == given_b.wrap {
+        sides.confinement.wrap = given_a.wrap;
     } else {
         let some = |wrap: String| (!wrap.is_empty()).then_some(wrap);
-        differ(DifferenceKind::Wrap, "wrap", some(a.wrap), some(b.wrap));
+        let (a, b) = (some(given_a.wrap), some(given_b.wrap));
+        differ(DifferenceKind::Wrap, "wrap", a, b);
     }
     let as_texts = |a: &str, b: &str| a == b;
-    sides.environment = apart(
+    sides.confinement.launch_environment = apart(
         &mut a.environment,
         &mut b.environment,
         as_texts,
@@ -156,10 +155,20 @@ fn apart(
     common
 }
 
-/// `0,4,5`, as --cpus-all takes it.
-fn listed(cpus: &[usize]) -> String {
-    let cpus: Vec<String> = cpus.iter().map(ToString::to_string).collect();
-    cpus.join(",")
+/// Gives a server one side's value of a difference.
+pub fn give(typed: &mut Typed, difference: &Difference, value: &str) {
+    let named = format!("{}={value}", difference.name);
+    let confinement = &mut typed.confinement;
+    match difference.kind {
+        DifferenceKind::Setting => typed.settings.push(named),
+        DifferenceKind::Server => value.clone_into(&mut typed.target),
+        DifferenceKind::Environment => confinement.launch_environment.push(named),
+        DifferenceKind::Wrap => value.clone_into(&mut confinement.wrap),
+        DifferenceKind::Cpus => {
+            let cpus = value.split(',').filter_map(|cpu| cpu.parse().ok());
+            confinement.cpus = cpus.collect();
+        }
+    }
 }
 
 /// One side with all that was typed for it.
@@ -191,7 +200,8 @@ fn side(
         !ours && !ignored(name)
     });
     let mut environment = BTreeMap::new();
-    for variable in args.given.environment(index) {
+    let confinement = args.given.of_arm(index);
+    for variable in &confinement.launch_environment {
         let Some((name, value)) = variable.split_once('=') else {
             bail!(Failure::usage(format!(
                 "--env {variable}: a variable is NAME=VALUE"
@@ -203,8 +213,7 @@ fn side(
         server,
         settings: config,
         environment,
-        cpus: args.given.cpus(index),
-        wrap: args.given.wrap(index),
+        confinement,
     })
 }
 

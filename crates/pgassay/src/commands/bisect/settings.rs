@@ -21,7 +21,7 @@ use pgassay_observe::host;
 use pgassay_server::TargetSpec;
 use pgassay_sys::stop::Stop;
 
-use super::config::sides;
+use super::config::{give, sides};
 use super::exit_of;
 use super::measure::{Bench, Measured};
 use super::setup::{dump, plan, surroundings, usual_clients};
@@ -128,9 +128,7 @@ fn new(
         schema: SCHEMA.to_owned(),
         target: sides.server,
         common: sides.settings,
-        environment: sides.environment,
-        cpus: sides.cpus,
-        wrap: sides.wrap,
+        confinement: sides.confinement,
         copy_of: args.from_database.as_deref().map(shown),
         differences: sides.differences,
         workload: workload.name.clone(),
@@ -184,8 +182,7 @@ fn new(
         typed: shown(&typed.target),
         load: false,
         settings: record::pairs(&typed.settings),
-        environment: typed.environment.clone(),
-        wrap: typed.wrap.clone(),
+        confinement: typed.confinement.clone(),
         ..Arm::default()
     });
     let experiment = Experiment::single(arms.collect(), Stage::wire(StageId::Load, plan.clone()));
@@ -235,9 +232,7 @@ fn arm(document: &Bisected, label: &str, set: &Set) -> (String, Typed) {
     let mut typed = Typed {
         target: document.target.clone(),
         settings: document.common.clone(),
-        environment: document.environment.clone(),
-        cpus: document.cpus.clone(),
-        wrap: document.wrap.clone(),
+        confinement: document.confinement.clone(),
         copy_of: document.copy_of.clone(),
         ..Typed::default()
     };
@@ -246,21 +241,8 @@ fn arm(document: &Bisected, label: &str, set: &Set) -> (String, Typed) {
             true => &difference.b,
             false => &difference.a,
         };
-        let Some(value) = value else {
-            continue;
-        };
-        let named = format!("{}={value}", difference.name);
-        match difference.kind {
-            DifferenceKind::Setting => typed.settings.push(named),
-            DifferenceKind::Server => typed.target.clone_from(value),
-            DifferenceKind::Environment => typed.environment.push(named),
-            DifferenceKind::Wrap => typed.wrap.clone_from(value),
-            DifferenceKind::Cpus => {
-                typed.cpus = value
-                    .split(',')
-                    .filter_map(|cpu| cpu.parse().ok())
-                    .collect();
-            }
+        if let Some(value) = value {
+            give(&mut typed, difference, value);
         }
     }
     (label.to_owned(), typed)

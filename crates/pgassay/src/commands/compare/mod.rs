@@ -474,8 +474,7 @@ fn described(arms: &[(String, Typed)], servers: &mut Servers, load: bool) -> Vec
             typed: shown(&typed.target),
             load,
             settings: record::pairs(&typed.settings),
-            environment: typed.environment.clone(),
-            wrap: typed.wrap.clone(),
+            confinement: typed.confinement.clone(),
             axes: places::values(typed, label),
         }
     });

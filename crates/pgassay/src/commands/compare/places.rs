@@ -97,12 +97,7 @@ pub fn place(
         typed.extend(targets.iter().map(|target| {
             let mut typed = target.clone();
             typed.settings.extend(given.settings.iter().cloned());
-            if !given.cpus.is_empty() {
-                typed.cpus.clone_from(&given.cpus);
-            }
-            if !given.wrap.is_empty() {
-                typed.wrap.clone_from(&given.wrap);
-            }
+            given.confine(&mut typed.confinement);
             typed.axes.clone_from(&values);
             typed.scale = given.scale;
             typed.client_cpus.clone_from(&given.client_cpus);
@@ -148,7 +143,7 @@ fn keep_apart(
         let spec: TargetSpec = typed.target.parse().map_err(explain)?;
         if spec.is_launched() {
             let left = allowed.iter().filter(|cpu| !clients.contains(cpu));
-            typed.cpus = left.copied().collect();
+            typed.confinement.cpus = left.copied().collect();
         }
         typed.client_cpus.clone_from(&clients);
     }
@@ -196,7 +191,7 @@ pub fn values(typed: &Typed, label: &str) -> Vec<AxisValue> {
 pub fn announce(arms: &[(String, Typed)], terminal: &mut Terminal) {
     let chosen = |typed: &Typed| !(typed.axes.is_empty() && typed.client_cpus.is_empty());
     for (label, typed) in arms.iter().filter(|(_, typed)| chosen(typed)) {
-        let where_to = placed(&typed.cpus, &typed.wrap);
+        let where_to = placed(&typed.confinement.cpus, &typed.confinement.wrap);
         if !where_to.is_empty() {
             terminal.announce(&format!("  {label}{where_to}"));
         }

@@ -92,9 +92,7 @@ impl Servers {
             let flags = TargetArgs {
                 target: Some(typed.target.clone()),
                 settings: typed.settings.clone(),
-                environment: typed.environment.clone(),
-                wrap: Some(typed.wrap.clone()),
-                kept_on: typed.cpus.clone(),
+                confined: typed.confinement.clone().into(),
                 ..around.common.clone()
             };
             let mut subject = Subject::open(&spec, &flags, share, around.connections, stop)

@@ -58,9 +58,7 @@ pub fn typed(args: &CompareArgs) -> anyhow::Result<Vec<Typed>> {
                     .chain(each)
                     .cloned()
                     .collect(),
-                environment: args.given.environment(index),
-                cpus: args.given.cpus(index),
-                wrap: args.given.wrap(index),
+                confinement: args.given.of_arm(index),
                 copy_of: args
                     .from_database
                     .as_deref()
@@ -87,9 +85,7 @@ pub fn refuse_load(args: &CompareArgs, arms: &[(String, Typed)]) -> anyhow::Resu
                 .with_remedy("add --load, or compare launched targets")
             );
         }
-        let given =
-            !(typed.environment.is_empty() && typed.cpus.is_empty() && typed.wrap.is_empty());
-        if given && !spec.is_launched() {
+        if !typed.confinement.is_none() && !spec.is_launched() {
             bail!(Failure::usage(format!(
                 "{label} runs already: --env, --cpus-all and --wrap are for launched servers"
             )));

@@ -71,7 +71,7 @@ pub fn reference(
     };
     let targets = vec![server.to_owned(), target.clone()];
     let set = vec![typed(&arm.settings), Vec::new()];
-    let given = GivenArgs::of_first(&arm.environment, &arm.wrap);
+    let given = GivenArgs::of_first(&arm.confinement);
     let compared = measuring.compare(targets, (set, given), true, terminal, stop)?;
     let Some(mut reference) = against_reference::of(&compared) else {
         bail!(Failure::partial(
@@ -149,14 +149,6 @@ fn launchable(executable: &Path) -> Option<PathBuf> {
     (bin.is_absolute() && here("postgres") && here("initdb")).then(|| bin.to_owned())
 }
 
-/// `with A=1, through numactl …`: what the server is given beside settings; none where nothing.
-fn given_words(arm: &Arm) -> Option<String> {
-    let with = (!arm.environment.is_empty()).then(|| format!("with {}", arm.environment.join(" ")));
-    let through = (!arm.wrap.is_empty()).then(|| format!("through {}", arm.wrap));
-    let words: Vec<String> = with.into_iter().chain(through).collect();
-    (!words.is_empty()).then(|| words.join(", "))
-}
-
 fn typed(settings: &[(String, String)]) -> Vec<String> {
     let typed = |(name, value): &(String, String)| format!("{name}={value}");
     settings.iter().map(typed).collect()
@@ -232,7 +224,7 @@ impl Measuring<'_> {
         terminal: &mut Terminal,
         stop: &Stop,
     ) -> anyhow::Result<()> {
-        if let Some(words) = given_words(self.arm) {
+        if let Some(words) = self.arm.confinement.words() {
             reference.not_seen.push(format!(
                 "not tried by itself: that the server is started {words}, and the reference is not. pgassay bisect tries it"
             ));

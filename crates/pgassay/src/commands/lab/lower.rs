@@ -133,27 +133,17 @@ impl Lowered<'_> {
             }
         }
         if let Measure::Compare | Measure::Run = stage.measure {
-            let names = match stage.measure {
-                Measure::Run => vec![("--env", "", "--wrap")],
-                _ => vec![
-                    ("--env-a", "--cpus-a", "--wrap-a"),
-                    ("--env-b", "--cpus-b", "--wrap-b"),
-                    ("--env-c", "--cpus-c", "--wrap-c"),
-                ],
+            let sides = match stage.measure {
+                Measure::Run => [""].as_slice(),
+                _ => &["-a", "-b", "-c"],
             };
-            for (arm, (env, cpus, wrap)) in self.arms.iter().zip(names) {
-                for variable in &arm.environment {
-                    flag(env, variable.clone());
+            for (arm, side) in self.arms.iter().zip(sides) {
+                let mut confinement = arm.confinement();
+                if let Some(Placed::AllButOne) = arm.placed {
+                    confinement.cpus = all_but_one();
                 }
-                let list = match arm.placed {
-                    Some(Placed::AllButOne) => all_but_one(),
-                    None => arm.cpus.iter().map(u32::to_string).collect(),
-                };
-                if !list.is_empty() {
-                    flag(cpus, list.join(","));
-                }
-                if !arm.wrap.is_empty() {
-                    flag(wrap, arm.wrap.clone());
+                for (name, value) in confinement.flags(side) {
+                    flag(&name, value);
                 }
             }
         }
@@ -271,11 +261,11 @@ pub fn machines(args: &LabArgs) -> Vec<(&'static str, String)> {
 }
 
 /// The CPUs that we may run on without the last; none where there is one, or nothing is known.
-fn all_but_one() -> Vec<String> {
+fn all_but_one() -> Vec<usize> {
     let mut cpus = affinity::allowed_cpus().unwrap_or_default();
     cpus.sort_unstable();
     cpus.pop();
-    cpus.iter().map(usize::to_string).collect()
+    cpus
 }
 
 #[cfg(test)]

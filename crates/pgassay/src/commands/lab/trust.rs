@@ -124,11 +124,9 @@ pub fn refuse(plan: &LabPlan, from_file: bool, allowed: bool) -> anyhow::Result<
                 path.display()
             ));
         }
-        for variable in &arm.environment {
-            commands.push(format!("arm `{}`: a server with {variable}", arm.name));
-        }
-        if !arm.wrap.is_empty() {
-            commands.push(format!("arm `{}`: a server through {}", arm.name, arm.wrap));
+        for (what, value) in arm.confinement().executed() {
+            let how = if what == "command" { "through" } else { "with" };
+            commands.push(format!("arm `{}`: a server {how} {value}", arm.name));
         }
         if let Some(variant) = &arm.variant
             && variant.contains('=')

@@ -190,12 +190,8 @@ fn compared(a: &Recorded, b: &Recorded) -> Result<Startable, Refusal> {
         for (name, value) in &arm.settings {
             words.push(format!("--set-{side}={name}={value}"));
         }
-        for variable in &arm.environment {
-            words.push(format!("--env-{side}={variable}"));
-        }
-        if !arm.wrap.is_empty() {
-            words.push(format!("--wrap-{side}={}", arm.wrap));
-        }
+        let flags = arm.confinement.flags(&format!("-{side}")).into_iter();
+        words.extend(flags.map(|(flag, value)| format!("{flag}={value}")));
         targets.push(match arm.typed.as_str() {
             "" => "temp".to_owned(),
             typed => typed.to_owned(),
@@ -250,11 +246,8 @@ fn executes(runs: &[&Recorded]) -> Vec<(String, String)> {
             all.extend(
                 set.map(|(name, value)| ("setting".to_owned(), format!("{name} = {value}"))),
             );
-            let variables = arm.environment.iter();
-            all.extend(variables.map(|variable| ("variable".to_owned(), variable.clone())));
-            if !arm.wrap.is_empty() {
-                all.push(("command".to_owned(), arm.wrap.clone()));
-            }
+            let executed = arm.confinement.executed().into_iter();
+            all.extend(executed.map(|(what, value)| (what.to_owned(), value)));
         }
         for stage in &run.experiment().stages {
             let workload = &stage.plan.workload;
@@ -332,8 +325,8 @@ mod tests {
     #[test]
     fn what_a_server_was_given_is_given_again_and_shown() {
         let given = recorded("run", |header| {
-            arm(header).environment = vec!["A=1".to_owned()];
-            arm(header).wrap = "numactl --membind=0".to_owned();
+            arm(header).confinement.launch_environment = vec!["A=1".to_owned()];
+            arm(header).confinement.wrap = "numactl --membind=0".to_owned();
         });
         let plain = recorded("run", |_| {});
         let compared = startable(Wanted::Compare, &[plain, given]).unwrap();

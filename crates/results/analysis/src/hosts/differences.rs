@@ -63,11 +63,11 @@ const PROPERTIES: &[(&str, Of)] = &[
     ("data directory", |run| run.host.data_device.clone()),
     ("server", |run| Some(server(run)?.version.clone())),
     ("environment of the server", |run| {
-        let variables = &run.arms.first()?.environment;
+        let variables = &run.arms.first()?.confinement.launch_environment;
         (!variables.is_empty()).then(|| variables.join(" "))
     }),
     ("started through", |run| {
-        let wrap = &run.arms.first()?.wrap;
+        let wrap = &run.arms.first()?.confinement.wrap;
         (!wrap.is_empty()).then(|| wrap.clone())
     }),
     ("executable", |run| Some(server(run)?.executable.clone())),

@@ -3,6 +3,7 @@
 //! Nothing in it is a command: every field is a name, a number or a setting, so that what a plan of
 //! somebody else would run can be listed beforehand.
 
+use pgassay_model::confinement::ConfinementPlan;
 use serde::{Deserialize, Serialize};
 
 use crate::host::HostSummary;
@@ -91,11 +92,11 @@ pub struct ArmPlan {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<String>,
     /// Variables of its environment in comparisons and runs, `NAME=VALUE`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub environment: Vec<String>,
+    #[serde(default, rename = "environment", skip_serializing_if = "Vec::is_empty")]
+    pub launch_environment: Vec<String>,
     /// The CPUs that it is kept on in comparisons; all where none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub cpus: Vec<u32>,
+    pub cpus: Vec<usize>,
     /// Instead of numbers of CPUs: which of those that a machine has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placed: Option<Placed>,
@@ -124,9 +125,18 @@ impl ArmPlan {
         }
     }
 
+    /// What it is given of the machine, on the CPUs that it names by number.
+    pub fn confinement(&self) -> ConfinementPlan {
+        ConfinementPlan {
+            launch_environment: self.launch_environment.clone(),
+            cpus: self.cpus.clone(),
+            wrap: self.wrap.clone(),
+        }
+    }
+
     /// Whether it has an environment, CPUs or a wrapping command of its own.
     pub fn is_given(&self) -> bool {
-        !self.environment.is_empty() || self.is_placed()
+        !self.launch_environment.is_empty() || self.is_placed()
     }
 
     /// Whether its CPUs, or how it is started, are its own.

@@ -1,5 +1,6 @@
 //! What a search writes down and prints: the question, what was measured, what follows.
 
+use pgassay_model::confinement::ConfinementPlan;
 use serde::{Deserialize, Serialize};
 
 use super::conclusion::{Conclusion, Forecast, Interval, Outcome};
@@ -64,15 +65,9 @@ pub struct Bisected {
     pub target: String,
     /// Settings that both had, `name=value`.
     pub common: Vec<String>,
-    /// Variables that both had in their environment, `NAME=VALUE`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub environment: Vec<String>,
-    /// The CPUs that both were kept on; all where none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub cpus: Vec<usize>,
-    /// The command that both were started through; empty where none.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub wrap: String,
+    /// What both were given of the machine.
+    #[serde(flatten)]
+    pub confinement: ConfinementPlan,
     /// The database of which the servers held a copy, without a password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy_of: Option<String>,

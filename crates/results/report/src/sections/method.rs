@@ -187,8 +187,8 @@ fn facts(analysis: &Analysis) -> Vec<Fact> {
         let set: Vec<String> = set.map(|(name, value)| format!("{name}={value}")).collect();
         let asked = [
             ("settings", set.join(", ")),
-            ("environment", arm.environment.join(" ")),
-            ("starting command", arm.wrap.clone()),
+            ("environment", arm.confinement.launch_environment.join(" ")),
+            ("starting command", arm.confinement.wrap.clone()),
         ];
         let of = match analysis.arms.len() {
             1 => String::new(),

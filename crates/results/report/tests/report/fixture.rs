@@ -18,6 +18,7 @@ use pgassay_analysis::server::Setting;
 use pgassay_analysis::stats::{Estimate, summarize_positive};
 use pgassay_analysis::{Analysis, check};
 use pgassay_inspect::cpu::{self, verdict};
+use pgassay_model::confinement::ConfinementPlan;
 use pgassay_model::facts::{Facts, Place};
 use pgassay_model::observed::stacks::{ObjectSymbols, StackRecord};
 use pgassay_model::plan::{Plan, Stage};
@@ -494,8 +495,11 @@ pub fn assay(clients: &[u32], rounds: u32) -> Analysis {
             target: "temp:15".to_owned(),
             typed: "temp:15".to_owned(),
             settings: vec![("shared_buffers".to_owned(), "8GB".to_owned())],
-            environment: vec!["LD_PRELOAD=libjemalloc.so.2".to_owned()],
-            wrap: "numactl --interleave=all".to_owned(),
+            confinement: ConfinementPlan {
+                launch_environment: vec!["LD_PRELOAD=libjemalloc.so.2".to_owned()],
+                wrap: "numactl --interleave=all".to_owned(),
+                ..ConfinementPlan::default()
+            },
             axes: Vec::new(),
             server: Some(server()),
             binary: Ok(binary()),
