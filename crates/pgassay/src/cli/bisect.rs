@@ -5,12 +5,10 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args as ClapArgs, ValueEnum};
 use pgassay_analysis::metrics::MetricId;
 
-use super::given::GivenArgs;
 use super::kinds::{OF_CLIENTS, OF_SCALE, OF_SESSIONS};
-use super::load::LoadArgs;
 use super::metric::metric;
 use super::show::ShowArgs;
-use super::slices::SliceArgs;
+use super::sides::SidesArgs;
 
 /// Arguments of `pgassay bisect`.
 #[derive(Debug, Clone, Default, ClapArgs)]
@@ -70,25 +68,9 @@ pub struct BisectArgs {
     /// What is launched where a side names only settings: temp, temp:17, build:NAME, an installation
     #[arg(long, value_name = "TARGET", default_value = "temp")]
     pub server: String,
-    /// A setting for both, whatever they say (repeatable)
-    #[arg(long = "set", value_name = "NAME=VALUE")]
-    pub settings: Vec<String>,
-    /// A setting for A (repeatable)
-    #[arg(long = "set-a", value_name = "NAME=VALUE")]
-    pub set_a: Vec<String>,
-    /// A setting for B (repeatable)
-    #[arg(long = "set-b", value_name = "NAME=VALUE")]
-    pub set_b: Vec<String>,
     /// Leave a setting out, such as one that the launched server can't have (repeatable)
     #[arg(long, value_name = "NAME")]
     pub ignore: Vec<String>,
-    /// Environment, CPUs and wrapping command.
-    #[command(flatten)]
-    pub given: GivenArgs,
-    /// Have the servers hold a copy of this database, for a workload on your own tables: pg_dump reads it
-    /// once, and nothing in it is changed. Or data made from a directory of `workload statistics`
-    #[arg(long, value_name = "CONNINFO|DIR")]
-    pub from_database: Option<String>,
     /// What the clients do: select-only, tpcb-like, aggregate, FILE.sql and others of pgassay run
     #[arg(
         long,
@@ -97,9 +79,6 @@ pub struct BisectArgs {
         default_value = "select-only"
     )]
     pub workload: String,
-    /// How the clients behave.
-    #[command(flatten)]
-    pub dials: LoadArgs,
     /// What is compared by time [default: throughput]
     #[arg(long, value_name = "METRIC", value_parser = metric())]
     pub metric: Option<MetricId>,
@@ -112,21 +91,12 @@ pub struct BisectArgs {
     /// Pairs of a block: two servers started together
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(10..=10_000))]
     pub pairs: u32,
-    /// Clients [default: twice the CPUs]
-    #[arg(group = OF_SESSIONS, long, short = 'c', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub clients: Option<u32>,
-    /// The slices.
-    #[command(flatten)]
-    pub slices: SliceArgs,
-    /// Directory for temporary clusters; not on tmpfs [default: below /var/tmp]
-    #[arg(long, value_name = "DIR")]
-    pub scratch: Option<PathBuf>,
-    /// Use the archived PostgreSQL from Maven Central where a version is not installed
-    #[arg(long)]
-    pub stand_in: bool,
     /// Go on with an interrupted search
     #[arg(long, value_name = "RUN", conflicts_with_all = ["subjects", "good", "series"])]
     pub resume: Option<String>,
+    /// The servers and their load.
+    #[command(flatten)]
+    pub sides: SidesArgs,
     /// How it is shown.
     #[command(flatten)]
     pub show: ShowArgs,

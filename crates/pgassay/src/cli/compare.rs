@@ -8,16 +8,13 @@ use pgassay_model::Failure;
 use pgassay_model::workload::WorkloadPlan;
 
 use super::axes::AxesArgs;
-use super::clients::ClientList;
 use super::from::{FromList, WayArgs};
-use super::given::GivenArgs;
 use super::io::DataArgs;
 use super::kinds::{OF_CLIENTS, OF_SCALE, OF_SESSIONS};
-use super::load::LoadArgs;
 use super::metric::metric;
 use super::observe::ObserveArgs;
 use super::show::ShowArgs;
-use super::slices::SliceArgs;
+use super::sides::{PairsArgs, SidesArgs};
 
 /// Arguments of `pgassay compare`.
 #[derive(Debug, Clone, Default, ClapArgs)]
@@ -64,9 +61,6 @@ pub struct CompareArgs {
         default_value = "select-only"
     )]
     pub workload: String,
-    /// How the clients behave.
-    #[command(flatten)]
-    pub dials: LoadArgs,
     /// What pgio and scattered-read read.
     #[command(flatten)]
     pub data: DataArgs,
@@ -82,21 +76,6 @@ pub struct CompareArgs {
     /// cross-compilers' C library]
     #[arg(long, value_name = "DIR", requires = "host")]
     pub sysroot: Option<PathBuf>,
-    /// A setting for every launched server (repeatable)
-    #[arg(long = "set", value_name = "NAME=VALUE")]
-    pub settings: Vec<String>,
-    /// A setting for A (repeatable); `--set-b`, `--set-c` likewise
-    #[arg(long = "set-a", value_name = "NAME=VALUE")]
-    pub set_a: Vec<String>,
-    /// A setting for B
-    #[arg(long = "set-b", value_name = "NAME=VALUE")]
-    pub set_b: Vec<String>,
-    /// A setting for C, the third target
-    #[arg(long = "set-c", value_name = "NAME=VALUE")]
-    pub set_c: Vec<String>,
-    /// Environment and CPUs.
-    #[command(flatten)]
-    pub given: GivenArgs,
     /// What is varied beside clients.
     #[command(flatten)]
     pub axes: AxesArgs,
@@ -111,24 +90,9 @@ pub struct CompareArgs {
     /// floor allows [default: 10; with --pairs as long as these take]
     #[arg(long, value_name = "MINUTES", value_parser = super::values::minutes)]
     pub minutes: Option<f64>,
-    /// Pairs at each client count, in each launch, instead of as many as δ needs
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub pairs: Option<u32>,
-    /// Make and start the servers this often; 6 or more for claims about builds or settings
-    /// [default: 12 where they fit into the time, at least 6, else 1; 1 also with --pairs,
-    /// --sequential or a running server]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub launches: Option<u32>,
     /// Stop as soon as planned looks allow, at the same rate of false alarms
     #[arg(long, conflicts_with_all = ["launches", "pairs"])]
     pub sequential: bool,
-    /// Pairs of A vs. A, two servers of the same target, in each launch, for the noise floor [default: 20
-    /// in the first]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
-    pub noise_pairs: Option<u32>,
-    /// Client counts: 1,2,8 or 1..64*2 [default: twice the CPUs]
-    #[arg(group = OF_SESSIONS, long, short = 'c', value_name = "LIST")]
-    pub clients: Option<ClientList>,
     /// Machines that the load comes from, each with an equal share of the clients, separated by commas: local
     /// (the servers'), here (where this is typed), ssh://user@host, exec:COMMAND [default: the measuring process]
     #[arg(group = OF_CLIENTS, long, value_name = "LIST")]
@@ -136,37 +100,18 @@ pub struct CompareArgs {
     /// How they reach the servers.
     #[command(flatten)]
     pub ways: WayArgs,
-    /// The slices.
-    #[command(flatten)]
-    pub slices: SliceArgs,
-    /// Allow load on running servers: says what it will create, and removes it afterwards
-    #[arg(long)]
-    pub load: bool,
-    /// The running servers are copies: a workload on your own tables may change them, and they stay changed
-    #[arg(long)]
-    pub is_copy: bool,
-    /// Directory for temporary clusters; not on tmpfs [default: below /var/tmp]
-    #[arg(long, value_name = "DIR")]
-    pub scratch: Option<PathBuf>,
-    /// Have launched servers hold a copy of this database, for a workload on your own tables: pg_dump
-    /// reads it once, and nothing in it is changed. Or data made from a directory of `workload statistics`
-    #[arg(long, value_name = "CONNINFO|DIR", conflicts_with_all = ["recorded", "pool"])]
-    pub from_database: Option<String>,
-    /// Use the archived PostgreSQL from Maven Central where a version is not installed
-    #[arg(long)]
-    pub stand_in: bool,
     /// Go on with an interrupted comparison
     #[arg(long, value_name = "RUN", conflicts_with_all = ["targets", "recorded", "pool"])]
     pub resume: Option<String>,
     /// Hold recorded runs against each other, and say what that is worth
-    #[arg(long)]
+    #[arg(long, conflicts_with = "from_database")]
     pub recorded: bool,
     /// With --recorded: how far equal runs are known to lie apart (a standard deviation)
     #[arg(long, value_name = "PERCENT", value_parser = super::values::percent, requires = "recorded")]
     pub run_spread: Option<f64>,
     /// Take the pairs of recorded comparisons of one plan together; each is a run, its directory, or
     /// what compare --json printed elsewhere
-    #[arg(long, conflicts_with_all = ["recorded", "resume", "by"])]
+    #[arg(long, conflicts_with_all = ["recorded", "resume", "by", "from_database"])]
     pub pool: bool,
     /// What is shown in a browser.
     #[command(flatten)]
@@ -174,6 +119,12 @@ pub struct CompareArgs {
     /// What looks at the servers beside the load.
     #[command(flatten)]
     pub observe: ObserveArgs,
+    /// The servers and their load.
+    #[command(flatten)]
+    pub sides: SidesArgs,
+    /// The pairs.
+    #[command(flatten)]
+    pub paired: PairsArgs,
     /// How it is shown.
     #[command(flatten)]
     pub show: ShowArgs,
@@ -203,6 +154,7 @@ impl CompareArgs {
             shared_buffers,
         } = &self.axes;
         let one = self
+            .sides
             .slices
             .scale
             .as_ref()

@@ -42,9 +42,21 @@ impl From<ConfinementPlan> for ConfinedArgs {
     }
 }
 
-/// Environment, CPUs and wrapping command of each arm.
+/// Settings, environment, CPUs and wrapping command of each arm.
 #[derive(Debug, Clone, Default, ClapArgs)]
 pub struct GivenArgs {
+    /// A setting for every launched server (repeatable)
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub settings: Vec<String>,
+    /// A setting for A (repeatable); `--set-b`, `--set-c` likewise
+    #[arg(long = "set-a", value_name = "NAME=VALUE")]
+    pub set_a: Vec<String>,
+    /// A setting for B
+    #[arg(long = "set-b", value_name = "NAME=VALUE")]
+    pub set_b: Vec<String>,
+    /// A setting for C, the third target
+    #[arg(long = "set-c", value_name = "NAME=VALUE")]
+    pub set_c: Vec<String>,
     /// A variable for the environment of every launched server, such as LD_PRELOAD (repeatable)
     #[arg(long = "env", value_name = "NAME=VALUE")]
     env: Vec<String>,
@@ -95,6 +107,14 @@ fn cpus(text: &str) -> Result<Cpus, String> {
 }
 
 impl GivenArgs {
+    /// The settings of every server, and nothing else.
+    pub fn settings_of_all(&self) -> Self {
+        Self {
+            settings: self.settings.clone(),
+            ..Self::default()
+        }
+    }
+
     /// What the first target alone has.
     pub fn of_first(plan: &ConfinementPlan) -> Self {
         Self {
@@ -128,11 +148,12 @@ impl GivenArgs {
     /// Naming them.
     pub fn refuse_beyond(&self, targets: usize) -> Result<(), Failure> {
         let third = self.cpus_c.is_some() || !self.env_c.is_empty() || self.wrap_c.is_some();
-        match third && targets < 3 {
-            true => Err(Failure::usage(
+        match (third, self.set_c.is_empty()) {
+            (true, _) if targets < 3 => Err(Failure::usage(
                 "--env-c, --cpus-c and --wrap-c: there is no third target",
             )),
-            false => Ok(()),
+            (_, false) if targets < 3 => Err(Failure::usage("--set-c: there is no third target")),
+            _ => Ok(()),
         }
     }
 
@@ -140,7 +161,7 @@ impl GivenArgs {
         (0..3).any(|arm| is_asked(&self.of_arm(arm)))
     }
 
-    /// Whether any of them was typed.
+    /// Whether an environment, CPUs or a command was typed.
     pub fn is_typed(&self) -> bool {
         self.any(|plan| !plan.is_none())
     }
@@ -155,7 +176,7 @@ impl GivenArgs {
         self.any(|plan| !plan.wrap.is_empty())
     }
 
-    /// Refuses all of them, where instructions are counted.
+    /// Refuses environment, CPUs and command, where instructions are counted.
     ///
     /// # Errors
     /// Where any was typed.

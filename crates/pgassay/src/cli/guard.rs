@@ -5,12 +5,9 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args as ClapArgs};
 use pgassay_analysis::metrics::MetricId;
 
-use super::clients::ClientList;
-use super::given::GivenArgs;
 use super::kinds::{OF_CLIENTS, OF_SCALE, OF_SESSIONS};
-use super::load::LoadArgs;
 use super::show::ShowArgs;
-use super::slices::SliceArgs;
+use super::sides::{PairsArgs, SidesArgs};
 
 /// Arguments of `pgassay guard`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -54,7 +51,12 @@ pub struct GuardArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub jobs: Option<u32>,
     /// Where a check fails, search for the commit, and write what is found as markdown
-    #[arg(long, value_name = "FILE", requires = "source")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "source",
+        conflicts_with = "from_database"
+    )]
     pub bisect: Option<PathBuf>,
     /// The time that this search may take, beyond --minutes
     #[arg(long, value_name = "MINUTES", default_value_t = 60.0, value_parser = super::values::minutes, requires = "bisect")]
@@ -62,9 +64,6 @@ pub struct GuardArgs {
     /// A workload (repeatable) [default: select-only]
     #[arg(long = "workload", short = 'w', value_name = "WORKLOAD")]
     pub workloads: Vec<String>,
-    /// How the clients behave.
-    #[command(flatten)]
-    pub dials: LoadArgs,
     /// How much worse a metric may become (repeatable, comma-separated) [default: throughput=3%; with --replay at the
     /// original pace p99=10%]
     #[arg(long = "threshold", value_name = "METRIC=PERCENT", value_delimiter = ',', value_parser = threshold)]
@@ -75,49 +74,6 @@ pub struct GuardArgs {
     /// The time that everything may take together: builds, starts, counting, measuring
     #[arg(long, value_name = "MINUTES", default_value_t = 10.0, value_parser = super::values::minutes)]
     pub minutes: f64,
-    /// A setting for both (repeatable)
-    #[arg(long = "set", value_name = "NAME=VALUE")]
-    pub settings: Vec<String>,
-    /// A setting for BASE (repeatable)
-    #[arg(long = "set-a", value_name = "NAME=VALUE")]
-    pub set_a: Vec<String>,
-    /// A setting for HEAD (repeatable)
-    #[arg(long = "set-b", value_name = "NAME=VALUE")]
-    pub set_b: Vec<String>,
-    /// Pairs at each client count, in each launch, instead of as many as the threshold needs
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub pairs: Option<u32>,
-    /// Make and start the servers this often [default: as pgassay compare]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub launches: Option<u32>,
-    /// Pairs of BASE vs. BASE, in each launch, for the noise floor [default: 20 in the first]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
-    pub noise_pairs: Option<u32>,
-    /// Client counts: 1,2,8 or 1..64*2 [default: twice the CPUs]
-    #[arg(group = OF_SESSIONS, long, short = 'c', value_name = "LIST")]
-    pub clients: Option<ClientList>,
-    /// The slices.
-    #[command(flatten)]
-    pub slices: SliceArgs,
-    /// Allow load on running servers: says what it will create, and removes it afterwards
-    #[arg(long)]
-    pub load: bool,
-    /// The running servers are copies: a workload on your own tables may change them, and they stay changed
-    #[arg(long)]
-    pub is_copy: bool,
-    /// Have launched servers hold a copy of this database, for a workload on your own tables: pg_dump reads it
-    /// once for each workload, and nothing in it is changed. Or data made from a directory of `workload statistics`
-    #[arg(long, value_name = "CONNINFO|DIR", conflicts_with = "bisect")]
-    pub from_database: Option<String>,
-    /// Environment, CPUs and wrapping command.
-    #[command(flatten)]
-    pub given: GivenArgs,
-    /// Directory for temporary clusters; not on tmpfs [default: below /var/tmp]
-    #[arg(long, value_name = "DIR")]
-    pub scratch: Option<PathBuf>,
-    /// Use the archived PostgreSQL from Maven Central where a version is not installed
-    #[arg(long)]
-    pub stand_in: bool,
     /// Write the checks as JUnit XML
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
@@ -131,6 +87,12 @@ pub struct GuardArgs {
     /// otava.yaml
     #[arg(long, value_name = "DIR")]
     pub otava: Option<PathBuf>,
+    /// The servers and their load.
+    #[command(flatten)]
+    pub sides: SidesArgs,
+    /// The pairs.
+    #[command(flatten)]
+    pub paired: PairsArgs,
     /// How it is shown.
     #[command(flatten)]
     pub show: ShowArgs,

@@ -114,14 +114,14 @@ impl LinesArgs {
     /// Naming a flag that is not for lines.
     pub fn of_compare(args: &CompareArgs) -> Result<Self, Failure> {
         let not_for_lines = [
-            ("--clients", args.clients.is_some()),
+            ("--clients", args.sides.slices.client_counts.is_some()),
             ("--minutes", args.minutes.is_some()),
-            ("--pairs", args.pairs.is_some()),
-            ("--launches", args.launches.is_some()),
-            ("--noise-pairs", args.noise_pairs.is_some()),
-            ("--set-c", !args.set_c.is_empty()),
+            ("--pairs", args.paired.pairs.is_some()),
+            ("--launches", args.paired.launches.is_some()),
+            ("--noise-pairs", args.paired.noise_pairs.is_some()),
+            ("--set-c", !args.sides.given.set_c.is_empty()),
             ("--sequential", args.sequential),
-            ("--from-database", args.from_database.is_some()),
+            ("--from-database", args.sides.from_database.is_some()),
         ];
         if let Some((flag, _)) = not_for_lines.iter().find(|(_, typed)| *typed) {
             return Err(Failure::usage(format!(
@@ -129,8 +129,8 @@ impl LinesArgs {
             ))
             .with_remedy("leave it out"));
         }
-        args.dials.refuse_behaviour()?;
-        args.given.refuse_counted()?;
+        args.sides.dials.refuse_behaviour()?;
+        args.sides.given.refuse_counted()?;
         args.refuse_axes("--by lines counts")?;
         if args.targets.len() != 2 {
             return Err(Failure::usage(
@@ -145,17 +145,17 @@ impl LinesArgs {
             at: AT.parse().map_err(|why: String| Failure::usage(why))?,
             line_size: None,
             emulated_cpu: None,
-            scale: args.slices.one_scale()?.unwrap_or(1),
-            seed: args.slices.seed,
-            settings: args.settings.clone(),
-            set_a: args.set_a.clone(),
-            set_b: args.set_b.clone(),
+            scale: args.sides.slices.one_scale()?.unwrap_or(1),
+            seed: args.sides.slices.seed,
+            settings: args.sides.given.settings.clone(),
+            set_a: args.sides.given.set_a.clone(),
+            set_b: args.sides.given.set_b.clone(),
             sample: None,
             sample_clients: None,
             sampled: None,
-            load: args.load,
-            scratch: args.scratch.clone(),
-            stand_in: args.stand_in,
+            load: args.paired.load,
+            scratch: args.sides.scratch.clone(),
+            stand_in: args.sides.stand_in,
             show: args.show.clone(),
         })
     }

@@ -28,8 +28,8 @@ const TO_CONNECT: f64 = 0.0015;
 )]
 pub struct MeasureArgs {
     /// Client counts: 1,2,8 or 1..64*2 [default: 1, 2, 4 … four times the CPUs]
-    #[arg(group = OF_SESSIONS, long, short = 'c', value_name = "LIST")]
-    pub clients: Option<ClientList>,
+    #[arg(group = OF_SESSIONS, id = "clients", long = "clients", short = 'c', value_name = "LIST")]
+    pub client_counts: Option<ClientList>,
     /// Counted seconds of a trial
     #[arg(group = OF_SESSIONS, long, short = 'T', value_name = "SECONDS", value_parser = seconds)]
     pub time: Option<f64>,
@@ -81,7 +81,7 @@ pub struct Concurrency {
 impl Concurrency {
     /// What was asked for, else 1, 2, 4 … four times the CPUs, and a thread for each four CPUs.
     pub fn of(flags: &MeasureArgs, cpus: u32) -> Self {
-        let asked = flags.clients.as_ref();
+        let asked = flags.client_counts.as_ref();
         Self {
             clients: match asked {
                 Some(list) => list.0.clone(),
@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn a_small_server_shortens_the_default_and_nothing_else() {
         let flags = |clients: Option<&str>| MeasureArgs {
-            clients: clients.map(|list| list.parse().unwrap()),
+            client_counts: clients.map(|list| list.parse().unwrap()),
             ..MeasureArgs::default()
         };
         let counts = |clients, most| Concurrency::of(&flags(clients), 4).within(most).clients;

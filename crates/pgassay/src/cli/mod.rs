@@ -38,6 +38,7 @@ pub mod port;
 pub mod query;
 pub mod serve;
 pub mod show;
+pub mod sides;
 pub mod slices;
 pub mod tables;
 pub mod target;

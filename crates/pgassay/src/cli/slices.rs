@@ -11,6 +11,9 @@ use super::measure::MeasureArgs;
 /// groups.
 #[derive(Debug, Clone, Default, ClapArgs)]
 pub struct SliceArgs {
+    /// Client counts: 1,2,8 or 1..64*2 [default: twice the CPUs]
+    #[arg(group = OF_SESSIONS, id = "clients", long = "clients", short = 'c', value_name = "LIST")]
+    pub client_counts: Option<ClientList>,
     /// Counted seconds of a slice [default: 0.2; 0.5 for workloads that write]
     #[arg(group = OF_SESSIONS, long, value_name = "SECONDS", value_parser = super::values::seconds)]
     pub slice: Option<f64>,
@@ -43,10 +46,18 @@ impl SliceArgs {
         }
     }
 
+    /// The same at one number of clients, or at the default ones.
+    pub fn with_clients(&self, clients: Option<u32>) -> Self {
+        Self {
+            client_counts: clients.map(|clients| ClientList(vec![clients])),
+            ..self.clone()
+        }
+    }
+
     /// What is measured in each slice, at these client counts.
     pub fn measured(&self, counts: &[u32], writes: bool) -> MeasureArgs {
         MeasureArgs {
-            clients: Some(ClientList(counts.to_vec())),
+            client_counts: Some(ClientList(counts.to_vec())),
             time: self.slice.or(Some(if writes { 0.5 } else { 0.2 })),
             warmup: self.warmup.or(Some(0.05)),
             trials: Some(1),

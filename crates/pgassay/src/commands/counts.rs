@@ -38,7 +38,7 @@ pub fn by(args: &CompareArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::R
     match args.by {
         By::Lines => {
             let asked = LinesArgs::of_compare(args)?;
-            let plan = args.dials.workload(&args.workload)?;
+            let plan = args.sides.dials.workload(&args.workload)?;
             super::lines::of_plan(&asked, plan, terminal, stop)
         }
         _ => compare(args, terminal, stop),
@@ -67,22 +67,27 @@ pub fn count(
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Counts> {
-    args.given.refuse_counted()?;
+    args.sides.given.refuse_counted()?;
     args.refuse_axes("instructions are counted")?;
     let [a, b] = args.targets.as_slice() else {
         bail!(Failure::usage(
             "--by instructions compares two targets, no more and no fewer"
         ));
     };
-    let one_client = args.clients.as_ref().is_none_or(|list| list.0 == [1]);
+    let one_client = args
+        .sides
+        .slices
+        .client_counts
+        .as_ref()
+        .is_none_or(|list| list.0 == [1]);
     if !one_client {
         bail!(
             Failure::usage("--by instructions counts one client at a time")
                 .with_remedy("leave --clients out; what many clients cost each other is for time")
         );
     }
-    args.dials.refuse_replay()?;
-    let mut workload = args.dials.workload(&args.workload)?;
+    args.sides.dials.refuse_replay()?;
+    let mut workload = args.sides.dials.workload(&args.workload)?;
     if workload.writes {
         bail!(
             Failure::usage(format!(
@@ -93,13 +98,13 @@ pub fn count(
             .with_remedy("select-only, or a script without writes")
         );
     }
-    workload.scale = args.slices.one_scale()?.unwrap_or(1);
-    let seed = match args.slices.seed {
+    workload.scale = args.sides.slices.one_scale()?.unwrap_or(1);
+    let seed = match args.sides.slices.seed {
         Some(seed) => seed,
         None => rundir::random_seed()?,
     };
     let common = |own: &[String]| -> anyhow::Result<Settings> {
-        let typed: Vec<&String> = args.settings.iter().chain(own).collect();
+        let typed: Vec<&String> = args.sides.given.settings.iter().chain(own).collect();
         Settings::parse("--set", &typed).map_err(explain)
     };
     let hosts = hosts(args)?;
@@ -135,13 +140,16 @@ pub fn count(
     let start = |which: usize, label: &str, own: &[String]| {
         progress.say(format!("starting {label} to be counted"));
         let settings = common(own)?;
-        let base = args.scratch.as_deref();
+        let base = args.sides.scratch.as_deref();
         let method = methods[which].clone();
         Counter::launch(&found[which], &settings, &workload, base, method, stop)
             .with_context(|| found[which].display().to_string())
     };
-    let mut counters = [start(0, "A", &args.set_a)?, start(1, "B", &args.set_b)?];
-    let planned = args.pairs.unwrap_or(ROUNDS);
+    let mut counters = [
+        start(0, "A", &args.sides.given.set_a)?,
+        start(1, "B", &args.sides.given.set_b)?,
+    ];
+    let planned = args.paired.pairs.unwrap_or(ROUNDS);
     progress.say("counting");
     let mut rounds = Vec::new();
     let mut functions = Vec::new();
@@ -242,8 +250,8 @@ fn foreign(
     }
     let stand_in = spec.stand_in_for(host.machine());
     match stand_in {
-        Some(stand_in) if args.stand_in => {
-            let scratch = Scratch::open(args.scratch.as_deref()).map_err(explain)?;
+        Some(stand_in) if args.sides.stand_in => {
+            let scratch = Scratch::open(args.sides.scratch.as_deref()).map_err(explain)?;
             let prefix = stand_in.prefix(&scratch, stop.flag()).map_err(explain)?;
             Ok(prefix.join("bin"))
         }
@@ -275,8 +283,8 @@ fn installation(
     stop: &Stop,
 ) -> anyhow::Result<Installation> {
     let spec: TargetSpec = target.parse().map_err(explain)?;
-    if let Some(stand_in) = spec.stand_in().filter(|_| args.stand_in) {
-        let scratch = Scratch::open(args.scratch.as_deref()).map_err(explain)?;
+    if let Some(stand_in) = spec.stand_in().filter(|_| args.sides.stand_in) {
+        let scratch = Scratch::open(args.sides.scratch.as_deref()).map_err(explain)?;
         return stand_in
             .installation(&scratch, stop.flag())
             .map_err(explain);

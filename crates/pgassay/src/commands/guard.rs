@@ -30,6 +30,7 @@ use crate::cli::bisect::{BisectArgs, ByArg};
 use crate::cli::compare::{By, CompareArgs};
 use crate::cli::guard::GuardArgs;
 use crate::cli::show::{Format, ShowArgs};
+use crate::cli::sides::SidesArgs;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
 
@@ -59,16 +60,17 @@ pub fn guard(
         named => named.to_vec(),
     };
     if args.bisect.is_some() || args.instructions.is_some() {
-        args.dials.refuse_replay()?;
+        args.sides.dials.refuse_replay()?;
     }
     if args.instructions.is_some() {
-        args.given.refuse_counted()?;
+        args.sides.given.refuse_counted()?;
     }
-    args.slices.one_scale()?;
+    args.sides.slices.one_scale()?;
+    args.sides.given.refuse_beyond(2)?;
     // Checked before the first of them is measured.
     let mut usual = (MetricId::default(), USUAL);
     for workload in &workloads {
-        let plan = args.dials.workload(workload)?;
+        let plan = args.sides.dials.workload(workload)?;
         let by_default = metric(None, plan.replay.as_ref())?;
         if by_default != MetricId::default() {
             usual = (by_default, USUAL_LATENCY);
@@ -266,25 +268,12 @@ impl Guarding<'_> {
         CompareArgs {
             targets: targets.to_vec(),
             workload: workload.to_owned(),
-            dials: args.dials.clone(),
-            settings: args.settings.clone(),
-            set_a: args.set_a.clone(),
-            set_b: args.set_b.clone(),
+            sides: args.sides.clone(),
+            paired: args.paired.clone(),
             metric: Some(metric),
             // Pairs enough to show a difference as large as the threshold.
             delta: threshold,
             minutes: Some(minutes),
-            pairs: args.pairs,
-            launches: args.launches,
-            noise_pairs: args.noise_pairs,
-            clients: args.clients.clone(),
-            slices: args.slices.clone(),
-            load: args.load,
-            is_copy: args.is_copy,
-            from_database: args.from_database.clone(),
-            given: args.given.clone(),
-            scratch: args.scratch.clone(),
-            stand_in: args.stand_in,
             ..CompareArgs::default()
         }
     }
@@ -300,12 +289,10 @@ impl Guarding<'_> {
         stop: &Stop,
     ) -> anyhow::Result<()> {
         let until = Instant::now() + Duration::from_secs_f64(COUNTING * minutes * 60.0);
-        let compare = CompareArgs {
-            by: By::Instructions,
-            clients: None,
-            pairs: None,
-            ..self.compare(targets, workload, minutes)
-        };
+        let mut compare = self.compare(targets, workload, minutes);
+        compare.by = By::Instructions;
+        compare.sides.slices = compare.sides.slices.with_clients(None);
+        compare.paired.pairs = None;
         let counts = counts::count(&compare, Some(until), terminal, stop)?;
         self.guarded
             .checks
@@ -325,7 +312,7 @@ impl Guarding<'_> {
     ) -> anyhow::Result<()> {
         let until = Instant::now() + Duration::from_secs_f64(self.share(left) * 60.0);
         if let Some(threshold) = self.args.instructions
-            && !self.args.dials.workload(workload)?.writes
+            && !self.args.sides.dials.workload(workload)?.writes
         {
             self.count(
                 targets,
@@ -426,7 +413,8 @@ fn search(
     let workload = workloads
         .clone()
         .find(|typed| {
-            args.dials
+            args.sides
+                .dials
                 .workload(typed)
                 .is_ok_and(|w| w.name == failed.workload)
         })
@@ -434,15 +422,14 @@ fn search(
         .unwrap_or_else(|| failed.workload.clone());
     terminal.announce(&format!("{workload} failed: searching for the commit"));
     let counted = failed.metric == "instructions";
+    let at = Some(failed.clients).filter(|_| !counted);
     let bisect = BisectArgs {
         subjects: vec![source.to_owned()],
         good: Some(args.base.clone()),
         bad: Some(args.head.clone()),
         variant: args.variant.clone(),
         jobs: args.jobs,
-        settings: args.settings.clone(),
         workload,
-        dials: args.dials.clone(),
         // Counted under valgrind, as the check was; a metric of that name takes the processor's counter.
         by: match (counted, by_time) {
             (true, _) => ByArg::Instructions,
@@ -454,9 +441,13 @@ fn search(
             .filter(|m| !counted && *m != MetricId::default()),
         minutes: args.bisect_minutes,
         pairs: 30,
-        clients: Some(failed.clients).filter(|_| !counted),
-        slices: args.slices.clone(),
-        scratch: args.scratch.clone(),
+        sides: SidesArgs {
+            dials: args.sides.dials.clone(),
+            given: args.sides.given.settings_of_all(),
+            slices: args.sides.slices.with_clients(at),
+            scratch: args.sides.scratch.clone(),
+            ..SidesArgs::default()
+        },
         show: ShowArgs {
             format: Format::Markdown,
             output: Some(file.to_path_buf()),

@@ -362,14 +362,20 @@ mod tests {
         let plain = compare_args("build:x-base", "build:x-patched", &[])
             .unwrap()
             .0;
-        assert!(plain.clients.unwrap().0.len() >= 2);
+        assert!(plain.sides.slices.client_counts.unwrap().0.len() >= 2);
         let own = compare_args("a", "b", &flags(&["--clients", "3", "--launches", "6"]))
             .unwrap()
             .0;
-        assert_eq!((own.clients.unwrap().0, own.launches), (vec![3], Some(6)));
+        assert_eq!(
+            (
+                own.sides.slices.client_counts.unwrap().0,
+                own.paired.launches
+            ),
+            (vec![3], Some(6))
+        );
         for by in ["instructions", "lines"] {
             let counts = compare_args("a", "b", &flags(&["--by", by])).unwrap().0;
-            assert!(counts.clients.is_none());
+            assert!(counts.sides.slices.client_counts.is_none());
         }
         let far = [
             "--from",

@@ -48,6 +48,13 @@ const CYCLES: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// Flags that a run records: the field that holds one, the flag, and how many files may name either on the way from
+/// the command line to the recorded experiment and to the server.
+const FLAGS: &[(&str, &str, usize)] = &[
+    ("client_counts", "--clients", 12),
+    ("launch_environment", "--env", 8),
+];
+
 fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
@@ -453,5 +460,44 @@ fn the_load_engine_knows_no_wall_clock() {
             let shown = file.display();
             assert!(!text.contains(forbidden), "{shown} uses {forbidden}");
         }
+    }
+}
+
+/// Whether code names the field of a flag, or makes a word of a command line of the flag.
+fn names_flag(code: &str, field: &str, flag: &str) -> bool {
+    let is_of_name = |c: char| c.is_alphanumeric() || c == '_';
+    let is_word = |text: &str| {
+        let rest = text.strip_prefix(flag);
+        rest.is_some_and(|rest| !rest.contains(is_of_name) || rest.starts_with(['-', '=', '{']))
+            && !text.contains(char::is_whitespace)
+    };
+    code.split(|c| !is_of_name(c)).any(|name| name == field) || code.split('"').any(is_word)
+}
+
+#[test]
+fn a_flag_passes_through_few_files() {
+    for (field, flag, most) in FLAGS {
+        let mut files = Vec::new();
+        for (_, dir) in all_crates() {
+            sources(&dir.join("src"), &mut files);
+        }
+        files.retain(|file| !is_test(file) && names_flag(&code(file), field, flag));
+        assert!(files.len() >= 3, "{flag} is no longer kept in {field}");
+        assert!(files.len() <= *most, "{flag} passes through {files:#?}");
+    }
+    let named = |code: &str| names_flag(code, "launch_environment", "--env");
+    for code in [
+        "plan.launch_environment.len()",
+        "flag(\"--env\", value)",
+        "format!(\"--env-{side}={value}\")",
+    ] {
+        assert!(named(code), "{code}");
+    }
+    for code in [
+        "launch_environments",
+        "\"--env and --wrap are for servers\"",
+        "\"--environ\"",
+    ] {
+        assert!(!named(code), "{code}");
     }
 }

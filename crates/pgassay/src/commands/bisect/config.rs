@@ -69,7 +69,6 @@ pub fn sides(args: &BisectArgs, terminal: &mut Terminal) -> anyhow::Result<Sides
                 .with_remedy("pgassay bisect old/postgresql.conf new/postgresql.conf")
         );
     };
-    args.given.refuse_beyond(2)?;
     let mut left_out = Vec::new();
     let mut a = side(args, 0, a, &mut left_out)?;
     let mut b = side(args, 1, b, &mut left_out)?;
@@ -179,11 +178,11 @@ fn side(
     left_out: &mut Vec<String>,
 ) -> anyhow::Result<Side> {
     let (flag, own) = match index {
-        0 => ("--set-a", &args.set_a),
-        _ => ("--set-b", &args.set_b),
+        0 => ("--set-a", &args.sides.given.set_a),
+        _ => ("--set-b", &args.sides.given.set_b),
     };
     let (server, mut config) = read(given, &args.server)?;
-    for (flag, typed) in [(flag, own), ("--set", &args.settings)] {
+    for (flag, typed) in [(flag, own), ("--set", &args.sides.given.settings)] {
         let typed = Settings::parse(flag, typed).map_err(explain)?;
         config.extend(
             typed
@@ -200,7 +199,7 @@ fn side(
         !ours && !ignored(name)
     });
     let mut environment = BTreeMap::new();
-    let confinement = args.given.of_arm(index);
+    let confinement = args.sides.given.of_arm(index);
     for variable in &confinement.launch_environment {
         let Some((name, value)) = variable.split_once('=') else {
             bail!(Failure::usage(format!(

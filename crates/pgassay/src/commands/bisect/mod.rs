@@ -56,7 +56,8 @@ pub fn bisect(
             ),
         };
     }
-    args.slices.one_scale()?;
+    args.sides.slices.one_scale()?;
+    args.sides.given.refuse_beyond(2)?;
     let is_patch = |subject: &String| {
         let path = Path::new(subject);
         let named = path
@@ -65,7 +66,7 @@ pub fn bisect(
         named && path.is_file()
     };
     if args.good.is_some() || args.series.is_some() || args.subjects.iter().any(is_patch) {
-        if args.from_database.is_some() || args.given.is_typed() {
+        if args.sides.from_database.is_some() || args.sides.given.is_typed() {
             bail!(
                 Failure::usage("--from-database, --env, --cpus-all and --wrap are for two servers, not for commits and patches")
                     .with_remedy("build both ends with pgassay build, and compare build:A build:B")

@@ -24,7 +24,7 @@ use pgassay_sys::stop::Stop;
 use super::config::{give, sides};
 use super::exit_of;
 use super::measure::{Bench, Measured};
-use super::setup::{dump, plan, surroundings, usual_clients};
+use super::setup::{clients, dump, plan, surroundings};
 use crate::cli::args::GlobalArgs;
 use crate::cli::bisect::BisectArgs;
 use crate::commands::again::refuse_whole;
@@ -112,8 +112,8 @@ fn new(
     stop: &Stop,
 ) -> anyhow::Result<Search> {
     refuse_running(&args.server)?;
-    args.dials.refuse_replay()?;
-    let workload = args.dials.workload(&args.workload)?;
+    args.sides.dials.refuse_replay()?;
+    let workload = args.sides.dials.workload(&args.workload)?;
     let sides = sides(args, terminal)?;
     let mut servers = vec![sides.server.clone()];
     let named = sides
@@ -123,13 +123,13 @@ fn new(
     servers.extend(named.filter_map(|d| d.b.clone()));
     let dump = dump(args, None, &servers, terminal, stop)?;
     let started = Instant::now();
-    let clients = args.clients.unwrap_or_else(usual_clients);
+    let clients = clients(args)?;
     let mut document = Bisected {
         schema: SCHEMA.to_owned(),
         target: sides.server,
         common: sides.settings,
         confinement: sides.confinement,
-        copy_of: args.from_database.as_deref().map(shown),
+        copy_of: args.sides.from_database.as_deref().map(shown),
         differences: sides.differences,
         workload: workload.name.clone(),
         clients,
@@ -171,7 +171,7 @@ fn new(
             None => error,
         }
     })?;
-    let seed = match args.slices.seed {
+    let seed = match args.sides.slices.seed {
         Some(seed) => seed,
         None => rundir::random_seed()?,
     };

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use pgassay_model::Plan;
 use pgassay_model::workload::WorkloadPlan;
+use pgassay_model::{Failure, Plan};
 use pgassay_observe::host;
 use pgassay_server::TargetSpec;
 use pgassay_sys::stop::Stop;
@@ -30,7 +30,7 @@ pub fn dump(
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Option<Arc<Held>>> {
-    let Some(original) = &args.from_database else {
+    let Some(original) = &args.sides.from_database else {
         return match recorded {
             None => Ok(None),
             Some(of) => Err(copies::not_kept(of).into()),
@@ -39,7 +39,7 @@ pub fn dump(
     let specs: Result<Vec<TargetSpec>, _> = servers.iter().map(|server| server.parse()).collect();
     terminal.progress("dumping the database for the copies");
     let specs = specs.map_err(explain)?;
-    copies::dump(original, &specs, args.scratch.as_deref(), stop).map(Some)
+    copies::dump(original, &specs, args.sides.scratch.as_deref(), stop).map(Some)
 }
 
 /// What all servers of a search have in common.
@@ -48,8 +48,8 @@ pub fn surroundings(args: &BisectArgs, clients: u32, dump: Option<Arc<Held>>) ->
     Surroundings {
         passage: Default::default(),
         common: TargetArgs {
-            scratch: args.scratch.clone(),
-            stand_in: args.stand_in,
+            scratch: args.sides.scratch.clone(),
+            stand_in: args.sides.stand_in,
             dump,
             ..TargetArgs::default()
         },
@@ -58,10 +58,27 @@ pub fn surroundings(args: &BisectArgs, clients: u32, dump: Option<Arc<Held>>) ->
     }
 }
 
-/// Clients where nobody named a number.
-pub fn usual_clients() -> u32 {
-    let machine = pgassay_analysis::host::summarise(&host::facts(None));
-    machine.cpus.unwrap_or(1).saturating_mul(2)
+/// The number of clients: as asked, else twice the CPUs.
+///
+/// # Errors
+/// Where several were asked for.
+pub fn clients(args: &BisectArgs) -> Result<u32, Failure> {
+    match args
+        .sides
+        .slices
+        .client_counts
+        .as_ref()
+        .map(|list| list.0.as_slice())
+    {
+        None => {
+            let machine = pgassay_analysis::host::summarise(&host::facts(None));
+            Ok(machine.cpus.unwrap_or(1).saturating_mul(2))
+        }
+        Some([one]) => Ok(*one),
+        Some(_) => Err(Failure::usage(
+            "--clients: a search is at one number of clients; several are for run and compare",
+        )),
+    }
 }
 
 /// What is measured in each block, of servers with so much of shared buffers.
@@ -76,7 +93,7 @@ pub fn plan(
     seed: u64,
 ) -> anyhow::Result<Plan> {
     let facts = pgassay_analysis::host::summarise(&host::facts(None));
-    let flags = args.slices.measured(&[clients], workload.writes);
+    let flags = args.sides.slices.measured(&[clients], workload.writes);
     let machine = Machine {
         cache_bytes: facts.last_level_cache_total_bytes.unwrap_or(0),
         shared_buffers,

@@ -20,7 +20,7 @@ use pgassay_sys::stop::Stop;
 
 use super::measure::Bench;
 use super::positions::Positions;
-use super::setup::{plan, surroundings, usual_clients};
+use super::setup::{clients, plan, surroundings};
 use super::tracer::{Asked, Tracer, brief, searched};
 use crate::cli::args::GlobalArgs;
 use crate::cli::bisect::{BisectArgs, ByArg};
@@ -44,8 +44,8 @@ pub fn bisect(
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Exit> {
-    args.dials.refuse_replay()?;
-    let workload = args.dials.workload(&args.workload)?;
+    args.sides.dials.refuse_replay()?;
+    let workload = args.sides.dials.workload(&args.workload)?;
     if workload.writes && args.by == ByArg::Instructions {
         bail!(
             Failure::usage(format!(
@@ -64,8 +64,8 @@ pub fn bisect(
         terminal.announce(note);
     }
     let root = rundir::root(global.runs.as_deref())?;
-    let clients = args.clients.unwrap_or_else(usual_clients);
-    let seed = match args.slices.seed {
+    let clients = clients(args)?;
+    let seed = match args.sides.slices.seed {
         Some(seed) => seed,
         None => rundir::random_seed()?,
     };
@@ -76,7 +76,7 @@ pub fn bisect(
         kind: kind.to_owned(),
         repository: history.repository.display().to_string(),
         variant: args.variant.clone(),
-        settings: args.settings.clone(),
+        settings: args.sides.given.settings.clone(),
         first_parent: args.first_parent,
         each: args.each || kind == PATCHES,
         workload: workload.name.clone(),
@@ -94,7 +94,7 @@ pub fn bisect(
         target: history.at(position).id.clone(),
         typed: history.given.clone(),
         load: false,
-        settings: record::pairs(&args.settings),
+        settings: record::pairs(&args.sides.given.settings),
         ..Arm::default()
     });
     let experiment = Experiment::single(arms.into(), Stage::wire(StageId::Load, plan.clone()));
@@ -253,10 +253,10 @@ fn positions(
         jobs: args.jobs,
         settings: traced.settings.clone(),
         workload: pgassay_model::workload::WorkloadPlan {
-            scale: args.slices.one_scale().ok().flatten().unwrap_or(1),
+            scale: args.sides.slices.one_scale().ok().flatten().unwrap_or(1),
             ..plan.workload.clone()
         },
-        scratch: args.scratch.clone(),
+        scratch: args.sides.scratch.clone(),
         seed: traced.seed,
         stop: stop.clone(),
         build_seconds: 0.0,

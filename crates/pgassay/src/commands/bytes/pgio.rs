@@ -63,7 +63,7 @@ pub fn run(
         None => configuration(&args.io.data, terminal)?,
     };
     let classic = planned.map_or(args.io.classic, |(pgio, _)| pgio.classic);
-    let counts = match (planned, &args.measure.clients) {
+    let counts = match (planned, &args.measure.client_counts) {
         (Some((_, plan)), _) => plan.points.iter().map(|point| point.clients).collect(),
         (None, Some(asked)) => asked.0.clone(),
         (None, None) => vec![config.sessions()],

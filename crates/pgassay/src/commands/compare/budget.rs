@@ -56,10 +56,10 @@ pub(super) fn comparison_plan(
         delta: args.delta,
         power: POWER,
         launches: 1,
-        noise_rounds: args.noise_pairs.unwrap_or(NOISE_PAIRS.0),
-        noise_each_launch: args.noise_pairs.is_some(),
-        pairs: args.pairs,
-        most_pairs: args.pairs.unwrap_or(0),
+        noise_rounds: args.paired.noise_pairs.unwrap_or(NOISE_PAIRS.0),
+        noise_each_launch: args.paired.noise_pairs.is_some(),
+        pairs: args.paired.pairs,
+        most_pairs: args.paired.pairs.unwrap_or(0),
         looks: Vec::new(),
         same,
         places,
@@ -76,13 +76,13 @@ pub(super) fn comparison_plan(
         round: comparison.round_seconds(plan, BETWEEN),
         noise: comparison.round_seconds(plan, BETWEEN) * 2.0 / f64::from(comparison.compared()),
     };
-    if args.noise_pairs.is_none() {
+    if args.paired.noise_pairs.is_none() {
         let rounds = (NOISE_SHARE * seconds / needs.noise) as u32;
         comparison.noise_rounds = rounds.clamp(NOISE_PAIRS.1, NOISE_PAIRS.0);
     }
-    comparison.launches = match args.launches {
+    comparison.launches = match args.paired.launches {
         Some(launches) => launches,
-        None if args.pairs.is_some() || args.sequential || guests => 1,
+        None if args.paired.pairs.is_some() || args.sequential || guests => 1,
         None => match launches_for(seconds, needs.starting) {
             launches if needs.seconds(&comparison, launches, LEAST_OF_LAUNCH) <= seconds => {
                 launches
@@ -91,10 +91,10 @@ pub(super) fn comparison_plan(
         },
     };
     let launches = comparison.launches;
-    let least = args.pairs.unwrap_or(least_pairs(launches));
+    let least = args.paired.pairs.unwrap_or(least_pairs(launches));
     let takes = needs.seconds(&comparison, launches, least);
     // With --pairs alone it takes as long as these do.
-    let limited = args.pairs.is_none() || args.minutes.is_some();
+    let limited = args.paired.pairs.is_none() || args.minutes.is_some();
     if kept && limited && takes > seconds {
         let what = match launches {
             1 => counted(least, "pair"),
@@ -113,7 +113,7 @@ pub(super) fn comparison_plan(
             ))
         );
     }
-    if args.pairs.is_none() {
+    if args.paired.pairs.is_none() {
         let noise = needs.seconds(&comparison, launches, 0);
         let most = (seconds - noise) / f64::from(launches) / needs.round;
         comparison.most_pairs = (most as u32).clamp(least, 100_000);

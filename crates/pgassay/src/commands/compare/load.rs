@@ -94,11 +94,11 @@ impl Load {
             }
             _ => match inserver::find(name, ANY_VERSION)? {
                 Some(call) => {
-                    check_time(args.slices.slice)?;
+                    check_time(args.sides.slices.slice)?;
                     Self::InServer(call)
                 }
                 None => {
-                    let mut workload = args.dials.workload(name)?;
+                    let mut workload = args.sides.dials.workload(name)?;
                     if workload.is_on_own_tables() {
                         tell_statements_apart(&mut workload)?;
                     }
@@ -204,13 +204,14 @@ impl Load {
                     trials: 1,
                     // A loop inside has nothing to warm up that the slice before did not.
                     warmup_ms: 0,
-                    window_ms: (args.slices.slice.unwrap_or(0.2) * 1e3).round() as u64,
+                    window_ms: (args.sides.slices.slice.unwrap_or(0.2) * 1e3).round() as u64,
                     seed,
                     disturbed_above: None,
                 },
             }),
             Self::Pgio(config) => {
-                let window_ms = (args.slices.slice.unwrap_or(PGIO_SECONDS) * 1e3).round() as u64;
+                let window_ms =
+                    (args.sides.slices.slice.unwrap_or(PGIO_SECONDS) * 1e3).round() as u64;
                 Some(Stage {
                     id: StageId::Pgio,
                     driver: DriverConfig::Pgio(io::pgio_plan(config)),

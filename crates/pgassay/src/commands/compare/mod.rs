@@ -92,7 +92,7 @@ pub fn compare(
     if args.pool {
         return pooled::pool(args, global, terminal);
     }
-    args.given.refuse_beyond(args.targets.len())?;
+    args.sides.given.refuse_beyond(args.targets.len())?;
     if args.by != crate::cli::compare::By::Time {
         if args.from.is_some() {
             bail!(
@@ -206,7 +206,7 @@ fn measured(
     }
     refuse_load(args, &arms)?;
     if let Load::Wire(workload) = &load {
-        refuse_writes(workload, &arms, args.is_copy)?;
+        refuse_writes(workload, &arms, args.paired.is_copy)?;
     }
     let recorded = resume.as_ref().map(|resumed| &resumed.header.experiment);
     let machines = match recorded {
@@ -216,10 +216,14 @@ fn measured(
     let mut args = args.clone();
     let agents = match (&machines, &load) {
         (Some(list), Load::Wire(workload)) => {
-            from::refuse(workload, args.dials.pin.is_some(), args.dials.ceiling)?;
+            from::refuse(
+                workload,
+                args.sides.dials.pin.is_some(),
+                args.sides.dials.ceiling,
+            )?;
             let agents = from::open(list, &args.ways, global, terminal, stop)?;
             let threads = agents.cpus().div_ceil(4).max(1);
-            args.slices.threads.get_or_insert(threads);
+            args.sides.slices.threads.get_or_insert(threads);
             Some(agents)
         }
         _ => None,
@@ -234,7 +238,7 @@ fn measured(
     quiet::look(None, terminal, stop)?;
     let dump = dump(args, &arms, terminal, stop)?;
 
-    let counts = match (&resume, &args.clients) {
+    let counts = match (&resume, &args.sides.slices.client_counts) {
         (Some(resumed), _) => resumed
             .header
             .experiment
@@ -260,10 +264,10 @@ fn measured(
     }
     let around = Surroundings {
         common: TargetArgs {
-            load: args.load,
-            is_copy: args.is_copy,
-            scratch: args.scratch.clone(),
-            stand_in: args.stand_in,
+            load: args.paired.load,
+            is_copy: args.paired.is_copy,
+            scratch: args.sides.scratch.clone(),
+            stand_in: args.sides.stand_in,
             dump,
             outside,
             ..TargetArgs::default()
@@ -273,9 +277,9 @@ fn measured(
                 Load::Wire(workload) => Some((**workload).clone()),
                 _ => None,
             },
-            protocol_asked: args.dials.protocol.is_some() || resume.is_some(),
+            protocol_asked: args.sides.dials.protocol.is_some() || resume.is_some(),
             observers_asked: !args.observe.names().is_empty(),
-            is_copy: args.is_copy,
+            is_copy: args.paired.is_copy,
         },
         memory_bytes: machine.usable_memory_bytes().unwrap_or(1 << 30),
         connections: counts
@@ -286,7 +290,7 @@ fn measured(
             .saturating_add(load.idle())
             .saturating_add(BESIDE),
     };
-    let seed = match (&resume, args.slices.seed) {
+    let seed = match (&resume, args.sides.slices.seed) {
         (Some(resumed), _) => resumed.header.experiment.plan().seed,
         (None, Some(seed)) => seed,
         (None, None) => rundir::random_seed()?,
@@ -310,7 +314,7 @@ fn measured(
         ),
         None => {
             // What takes long to make is made once.
-            let guests = args.from_database.is_some()
+            let guests = args.sides.from_database.is_some()
                 || (0..arms.len()).any(|arm| servers.subject(arm).cluster.is_none());
             let stage = match load.stage(args, &counts, seed) {
                 Some(stage) => stage,
@@ -333,7 +337,7 @@ fn measured(
             let experiment = Experiment {
                 observe: args.observe.names(),
                 from: machines.as_ref().map(from::names).unwrap_or_default(),
-                ..Experiment::single(described(&arms, &mut servers, args.load), stage)
+                ..Experiment::single(described(&arms, &mut servers, args.paired.load), stage)
             };
             (experiment, comparison)
         }
@@ -428,11 +432,11 @@ fn plan(
     let workload = (**workload).clone();
     let mut flags = MeasureArgs {
         seed: Some(seed),
-        ..args.slices.measured(counts, workload.writes)
+        ..args.sides.slices.measured(counts, workload.writes)
     };
     if workload.replay.is_some() {
         // A recording has quiet moments.
-        flags.time = args.slices.slice.or(Some(REPLAY_SLICE));
+        flags.time = args.sides.slices.slice.or(Some(REPLAY_SLICE));
     }
     let cpus = machine.cpus.unwrap_or(1);
     let machine = Machine {

@@ -37,7 +37,7 @@ pub fn place(
     targets: Vec<Typed>,
     host: &HostSummary,
 ) -> anyhow::Result<Placed> {
-    let axes = asked(&args.axes, args.slices.scale.as_ref());
+    let axes = asked(&args.axes, args.sides.slices.scale.as_ref());
     if axes.is_empty() {
         let mut typed = targets;
         keep_apart(args, load, &mut typed, host)?;
@@ -71,15 +71,15 @@ pub fn place(
         );
     }
     let varied = |id: &str| axes.iter().flatten().any(|value| value.axis == id);
-    let on_cpus = args.given.keeps_on_cpus();
+    let on_cpus = args.sides.given.keeps_on_cpus();
     if on_cpus && ["cpus", "smt", "numa"].into_iter().any(varied) {
         bail!(
             Failure::usage("--cpus, --smt and --numa choose the CPUs of every server, and --cpus-a and --cpus-all do, too")
                 .with_remedy("leave out the one or the other")
         );
     }
-    refuse_numa_wrapped(&axes, args.given.wraps())?;
-    if args.dials.pin.is_some() {
+    refuse_numa_wrapped(&axes, args.sides.given.wraps())?;
+    if args.sides.dials.pin.is_some() {
         bail!(
             Failure::usage(
                 "--pin: in a comparison over more than clients the load shares the CPUs"
@@ -118,7 +118,7 @@ fn keep_apart(
     targets: &mut [Typed],
     host: &HostSummary,
 ) -> anyhow::Result<()> {
-    let Some(pin) = &args.dials.pin else {
+    let Some(pin) = &args.sides.dials.pin else {
         return Ok(());
     };
     if !matches!(load, Load::Wire(_)) {
@@ -127,7 +127,7 @@ fn keep_apart(
                 .with_remedy("--cpus-all 0,1 keeps every server on these CPUs")
         );
     }
-    if args.given.keeps_on_cpus() || args.given.wraps() {
+    if args.sides.given.keeps_on_cpus() || args.sides.given.wraps() {
         bail!(
             Failure::usage(
                 "--pin gives every server the CPUs that the clients leave, and --cpus-a, --cpus-all and --wrap choose them, too"
@@ -136,7 +136,7 @@ fn keep_apart(
         );
     }
     let allowed = affinity::allowed_cpus().context("the CPUs that we may use")?;
-    let flags = args.slices.measured(&[], false);
+    let flags = args.sides.slices.measured(&[], false);
     let threads = Concurrency::of(&flags, host.cpus.unwrap_or(1)).threads;
     let clients = pin.client_cpus(&allowed, threads as usize)?;
     for typed in targets {

@@ -34,13 +34,14 @@ pub fn typed(args: &CompareArgs) -> anyhow::Result<Vec<Typed>> {
         ))),
         _ => {}
     }
-    check_settings("--set", &args.settings)?;
-    let own = [&args.set_a, &args.set_b, &args.set_c];
+    check_settings("--set", &args.sides.given.settings)?;
+    let own = [
+        &args.sides.given.set_a,
+        &args.sides.given.set_b,
+        &args.sides.given.set_c,
+    ];
     for (flag, settings) in ["--set-a", "--set-b", "--set-c"].iter().zip(own) {
         check_settings(flag, settings)?;
-    }
-    if !args.set_c.is_empty() && args.targets.len() < 3 {
-        bail!(Failure::usage("--set-c: there is no third target"));
     }
     args.targets
         .iter()
@@ -52,14 +53,17 @@ pub fn typed(args: &CompareArgs) -> anyhow::Result<Vec<Typed>> {
             Ok(Typed {
                 target: target.clone(),
                 settings: args
+                    .sides
+                    .given
                     .settings
                     .iter()
                     .chain(own)
                     .chain(each)
                     .cloned()
                     .collect(),
-                confinement: args.given.of_arm(index),
+                confinement: args.sides.given.of_arm(index),
                 copy_of: args
+                    .sides
                     .from_database
                     .as_deref()
                     .filter(|_| spec.is_launched())
@@ -77,7 +81,7 @@ pub fn typed(args: &CompareArgs) -> anyhow::Result<Vec<Typed>> {
 pub fn refuse_load(args: &CompareArgs, arms: &[(String, Typed)]) -> anyhow::Result<()> {
     for (label, typed) in arms {
         let spec: TargetSpec = typed.target.parse().map_err(explain)?;
-        if !spec.is_launched() && !args.load {
+        if !spec.is_launched() && !args.paired.load {
             bail!(
                 Failure::usage(format!(
                     "{label}: a running server is not loaded without --load"
@@ -90,7 +94,7 @@ pub fn refuse_load(args: &CompareArgs, arms: &[(String, Typed)]) -> anyhow::Resu
                 "{label} runs already: --env, --cpus-all and --wrap are for launched servers"
             )));
         }
-        if !spec.is_launched() && args.launches.is_some_and(|n| n > 1) {
+        if !spec.is_launched() && args.paired.launches.is_some_and(|n| n > 1) {
             bail!(
                 Failure::usage(format!(
                     "{label} runs already: --launches can't start it anew"
@@ -112,7 +116,7 @@ pub fn dump(
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Option<Arc<Held>>> {
-    let Some(original) = &args.from_database else {
+    let Some(original) = &args.sides.from_database else {
         return match arms.iter().find_map(|(_, typed)| typed.copy_of.as_ref()) {
             None => Ok(None),
             Some(of) => Err(copies::not_kept(of).into()),
@@ -124,7 +128,7 @@ pub fn dump(
     let dump = copies::dump(
         original,
         &specs.map_err(explain)?,
-        args.scratch.as_deref(),
+        args.sides.scratch.as_deref(),
         stop,
     )?;
     terminal.announce(&dump.words());

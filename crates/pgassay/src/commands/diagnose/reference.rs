@@ -19,11 +19,11 @@ use pgassay_server::TargetSpec;
 use pgassay_sys::stop::Stop;
 
 use crate::cli::args::GlobalArgs;
-use crate::cli::clients::ClientList;
 use crate::cli::compare::CompareArgs;
 use crate::cli::diagnose::DiagnoseArgs;
 use crate::cli::given::GivenArgs;
 use crate::cli::observe::{ObserveArgs, Observer};
+use crate::cli::sides::{PairsArgs, SidesArgs};
 use crate::cli::slices::SliceArgs;
 use crate::commands::compare::measure;
 use crate::commands::recorded_scripts;
@@ -180,21 +180,26 @@ impl Measuring<'_> {
         let compare = CompareArgs {
             targets,
             set_each,
-            given,
             recorded_load: Some(Box::new(plan.workload.clone())),
-            clients: Some(ClientList(vec![plan.max_clients().max(1)])),
-            slices: SliceArgs {
-                slice: Some(seconds(plan.window_ms).min(SLICE)),
-                warmup: Some(seconds(plan.warmup_ms).min(SLICE / 2.0)),
-                threads: point.map(|point| point.threads.max(1)),
-                ..SliceArgs::default()
+            sides: SidesArgs {
+                given,
+                slices: SliceArgs {
+                    slice: Some(seconds(plan.window_ms).min(SLICE)),
+                    warmup: Some(seconds(plan.warmup_ms).min(SLICE / 2.0)),
+                    threads: point.map(|point| point.threads.max(1)),
+                    ..SliceArgs::default().with_clients(Some(plan.max_clients().max(1)))
+                },
+                scratch: self.args.scratch.clone(),
+                stand_in: self.args.stand_in,
+                ..SidesArgs::default()
             },
-            pairs: Some(PAIRS),
-            noise_pairs: Some(2),
+            paired: PairsArgs {
+                pairs: Some(PAIRS),
+                noise_pairs: Some(2),
+                load: self.load,
+                ..PairsArgs::default()
+            },
             delta: 0.01,
-            load: self.load,
-            scratch: self.args.scratch.clone(),
-            stand_in: self.args.stand_in,
             observe: ObserveArgs {
                 observe: match observed {
                     true => vec![Observer::All],

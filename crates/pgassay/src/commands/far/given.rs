@@ -39,7 +39,12 @@ pub fn files(command: &Command) -> Vec<PathBuf> {
                 .collect()
         }
         Command::Compare(args) => {
-            let scripts = args.dials.files.iter().chain(&args.dials.concurrent);
+            let scripts = args
+                .sides
+                .dials
+                .files
+                .iter()
+                .chain(&args.sides.dials.concurrent);
             let scripts = scripts.chain([&args.workload]);
             let config = args.data.config.as_ref();
             scripts
