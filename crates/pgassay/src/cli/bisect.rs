@@ -2,21 +2,15 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args as ClapArgs, ValueEnum};
+use clap::{Args as ClapArgs, ValueEnum};
 use pgassay_analysis::metrics::MetricId;
 
-use super::kinds::{OF_CLIENTS, OF_SCALE, OF_SESSIONS};
 use super::metric::metric;
 use super::show::ShowArgs;
 use super::sides::SidesArgs;
 
 /// Arguments of `pgassay bisect`.
 #[derive(Debug, Clone, Default, ClapArgs)]
-#[command(
-    group = ArgGroup::new(OF_SESSIONS).multiple(true),
-    group = ArgGroup::new(OF_CLIENTS).multiple(true),
-    group = ArgGroup::new(OF_SCALE).multiple(true)
-)]
 #[command(after_help = "\
 Examples:
   pgassay bisect --good REL_17_4 --bad REL_17_STABLE           which commit, in a checkout of PostgreSQL

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args as ClapArgs};
+use clap::Args as ClapArgs;
 use pgassay_analysis::metrics::MetricId;
 use pgassay_model::Failure;
 use pgassay_model::workload::WorkloadPlan;
@@ -10,7 +10,7 @@ use pgassay_model::workload::WorkloadPlan;
 use super::axes::AxesArgs;
 use super::from::{FromList, WayArgs};
 use super::io::DataArgs;
-use super::kinds::{OF_CLIENTS, OF_SCALE, OF_SESSIONS};
+use super::kinds::OF_CLIENTS;
 use super::metric::metric;
 use super::observe::ObserveArgs;
 use super::show::ShowArgs;
@@ -18,11 +18,6 @@ use super::sides::{PairsArgs, SidesArgs};
 
 /// Arguments of `pgassay compare`.
 #[derive(Debug, Clone, Default, ClapArgs)]
-#[command(
-    group = ArgGroup::new(OF_SESSIONS).multiple(true),
-    group = ArgGroup::new(OF_CLIENTS).multiple(true),
-    group = ArgGroup::new(OF_SCALE).multiple(true)
-)]
 #[command(after_help = "\
 Examples:
   pgassay compare temp:15 temp:17

@@ -2,20 +2,14 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args as ClapArgs};
+use clap::Args as ClapArgs;
 use pgassay_analysis::metrics::MetricId;
 
-use super::kinds::{OF_CLIENTS, OF_SCALE, OF_SESSIONS};
 use super::show::ShowArgs;
 use super::sides::{PairsArgs, SidesArgs};
 
 /// Arguments of `pgassay guard`.
 #[derive(Debug, Clone, ClapArgs)]
-#[command(
-    group = ArgGroup::new(OF_SESSIONS).multiple(true),
-    group = ArgGroup::new(OF_CLIENTS).multiple(true),
-    group = ArgGroup::new(OF_SCALE).multiple(true)
-)]
 #[command(after_help = "\
 Examples:
   pgassay guard temp:15 build:mine --minutes 5 --junit guard.xml --markdown summary.md

@@ -140,17 +140,9 @@ impl InsideArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Only {
-        #[command(flatten)]
-        inside: InsideArgs,
-    }
 
     fn parsed(flags: &[&str]) -> Result<InsideArgs, clap::Error> {
-        let line = ["x"].iter().chain(flags);
-        Only::try_parse_from(line).map(|only| only.inside)
+        crate::cli::parsed(flags)
     }
 
     #[test]

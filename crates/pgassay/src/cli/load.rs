@@ -355,17 +355,9 @@ fn definition(text: &str) -> Result<(String, String), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Only {
-        #[command(flatten)]
-        load: LoadArgs,
-    }
 
     fn parsed(flags: &[&str]) -> Result<LoadArgs, clap::Error> {
-        let line = ["x"].iter().chain(flags);
-        Only::try_parse_from(line).map(|only| only.load)
+        crate::cli::parsed(flags)
     }
 
     #[test]

@@ -277,7 +277,7 @@ fn default_scale(workload: &WorkloadPlan, machine: &Machine) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
+    use crate::cli::parsed;
 
     const SMALL: Machine = Machine {
         cache_bytes: 32 << 20,
@@ -285,13 +285,7 @@ mod tests {
     };
 
     fn planned(flags: &[&str], cpus: u32, machine: &Machine, budget: Budget) -> Plan {
-        #[derive(Parser)]
-        struct Only {
-            #[command(flatten)]
-            measure: MeasureArgs,
-        }
-        let line = ["x"].iter().chain(flags);
-        let flags = Only::try_parse_from(line).unwrap().measure;
+        let flags: MeasureArgs = parsed(flags).unwrap();
         let workload = pgassay_engine::workload::find(&["select-only"]).unwrap();
         let concurrency = Concurrency::of(&flags, cpus).within(1000);
         plan(workload, &flags, &concurrency, 1, machine, budget, 42).unwrap()

@@ -143,3 +143,11 @@ pub fn show(answer: &clap::Error, terminal: &mut Terminal) -> Exit {
         }
     }
 }
+
+/// A group of flags as a command would have it, parsed alone.
+#[cfg(test)]
+fn parsed<T: clap::Args>(flags: &[&str]) -> Result<T, clap::Error> {
+    let command = T::augment_args(clap::Command::new("x"));
+    let matches = command.try_get_matches_from(["x"].iter().chain(flags))?;
+    T::from_arg_matches(&matches)
+}

@@ -8,7 +8,7 @@ use super::given::GivenArgs;
 use super::load::LoadArgs;
 use super::slices::SliceArgs;
 
-/// What the servers are, and how they are loaded. The command that has these flags declares the groups.
+/// What the servers are, and how they are loaded.
 #[derive(Debug, Clone, Default, ClapArgs)]
 pub struct SidesArgs {
     /// How the clients behave.

@@ -1,15 +1,19 @@
 //! The flags of commands that compare servers slice by slice.
 
-use clap::Args as ClapArgs;
+use clap::{ArgGroup, Args as ClapArgs};
 use pgassay_model::Failure;
 
 use super::clients::{ClientList, ScaleList};
 use super::kinds::{OF_CLIENTS, OF_SCALE, OF_SESSIONS};
 use super::measure::MeasureArgs;
 
-/// How long a slice is, and what its clients are like. The command that has these flags declares the
-/// groups.
+/// How long a slice is, and what its clients are like.
 #[derive(Debug, Clone, Default, ClapArgs)]
+#[command(
+    group = ArgGroup::new(OF_SESSIONS).multiple(true),
+    group = ArgGroup::new(OF_CLIENTS).multiple(true),
+    group = ArgGroup::new(OF_SCALE).multiple(true)
+)]
 pub struct SliceArgs {
     /// Client counts: 1,2,8 or 1..64*2 [default: twice the CPUs]
     #[arg(group = OF_SESSIONS, id = "clients", long = "clients", short = 'c', value_name = "LIST")]

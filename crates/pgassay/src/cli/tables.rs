@@ -75,12 +75,9 @@ impl TablesArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
 
-    #[derive(Parser)]
-    struct Only {
-        #[command(flatten)]
-        tables: TablesArgs,
+    fn parsed(flags: &[&str]) -> Result<TablesArgs, clap::Error> {
+        crate::cli::parsed(flags)
     }
 
     #[test]
@@ -99,16 +96,15 @@ mod tests {
             "--unlogged-tables",
             "--foreign-keys",
         ];
-        let line = ["x"].iter().chain(&flags);
-        let args = Only::try_parse_from(line).unwrap().tables;
+        let args = parsed(&flags).unwrap();
         assert_eq!(args.first_given(), Some("--fillfactor"));
         let tables = args.tables().unwrap();
         assert_eq!((tables.fillfactor, tables.partitions), (Some(90), 4));
         assert!(tables.unlogged && tables.foreign_keys);
         assert_eq!(tables.tablespace.as_deref(), Some("fast disk"));
-        let args = Only::try_parse_from(["x", "--partition-method", "hash"]).unwrap();
-        assert!(args.tables.tables().is_err());
-        assert!(Only::try_parse_from(["x", "--fillfactor", "5"]).is_err());
+        let args = parsed(&["--partition-method", "hash"]).unwrap();
+        assert!(args.tables().is_err());
+        assert!(parsed(&["--fillfactor", "5"]).is_err());
         assert_eq!(TablesArgs::default().first_given(), None);
     }
 }

@@ -6,8 +6,11 @@ use std::sync::Arc;
 use clap::Args as ClapArgs;
 use pgassay_model::storage::VolumeLimits;
 
+use pgassay_server::TargetSpec;
+
 use super::from::Ways;
 use super::given::ConfinedArgs;
+use crate::exit::explain;
 use crate::held::Held;
 
 /// What is measured, shared by all commands that measure.
@@ -53,6 +56,15 @@ pub struct TargetArgs {
 }
 
 impl TargetArgs {
+    /// What is measured; a server of this machine's newest PostgreSQL where nothing was typed.
+    ///
+    /// # Errors
+    /// Where it is no target.
+    pub fn spec(&self) -> anyhow::Result<TargetSpec> {
+        let typed = self.target.as_deref().unwrap_or("temp");
+        typed.parse().map_err(explain)
+    }
+
     /// The same with a workload's settings for a launched server, under the user's own.
     pub fn with_defaults(&self, defaults: &[(&str, impl std::fmt::Display)]) -> Self {
         let mut target = self.clone();

@@ -4,13 +4,12 @@
 use std::time::Duration;
 
 use anyhow::bail;
-use pgassay_analysis::analyse;
 use pgassay_analysis::host::HostSummary;
 use pgassay_analysis::number::counted;
 use pgassay_engine::agents::Agents;
 use pgassay_engine::drivers::wire::{Wire, WireArm};
 use pgassay_engine::rundir::{self, RunWriter};
-use pgassay_engine::runner::{self, Ended, Schedule};
+use pgassay_engine::runner::Ended;
 use pgassay_engine::workload::sessions::Recordings;
 use pgassay_engine::workload::{self, setup};
 use pgassay_model::axis::{self, AxisValue};
@@ -29,12 +28,11 @@ use super::alone::{self, Company};
 use super::buffers::refuse_buffers;
 use super::compare::servers::{Servers, Surroundings};
 use super::given::{self, Given, Machine, given};
-use super::measure::{exit_of, kept_in_part, left_out, nothing_measured};
+use super::measure::finish;
 use super::progress::{Progress, minutes};
 use super::recorder::Recorder;
 use super::request::Request;
-use super::show::conclude;
-use super::{conditions, copies, from, inspect_server, observing, ordinary, quiet, record, sweep};
+use super::{conditions, copies, from, inspect_server, observing, quiet, record, sweep};
 use crate::cli::args::{GlobalArgs, RunArgs};
 use crate::cli::from::Ways;
 use crate::cli::measure::{self, Concurrency};
@@ -201,25 +199,8 @@ pub fn run(
     if let Some(words) = servers.last_words() {
         terminal.warn(&format!("the server's last words:\n{}", words.trim_end()));
     }
-    let ended = kept_in_part(ended);
-    let finished = writer.finish(&record::end_of(&ended, request.started));
-    let dir = writer.dir().to_owned();
-    // The lock is given up first, so that the run does not count as running.
-    drop(writer);
-    drop(servers);
-    drop(deferred);
-    drop(company);
-    let run = rundir::read(&dir)?;
-    let left_out = left_out(&run);
-    let analysis = analyse(&run);
-    if analysis.run.trials_measured == 0 {
-        return Err(nothing_measured(ended, left_out));
-    }
-    let concluded = conclude(&analysis, (request.json, request.open), &dir, terminal);
-    let ended = ended.map_err(|error| ordinary::in_part(error, request.command, &run.header.id))?;
-    concluded?;
-    finished?;
-    exit_of(&ended, &analysis, left_out.is_some())
+    let held = (servers, deferred, company);
+    finish(request, ended, writer, held, true, terminal)
 }
 
 /// The CPUs that the load threads have to themselves; none where they have none.
@@ -465,7 +446,6 @@ impl Measuring<'_> {
             arm.label = self.experiment.arms.get(at).map(|arm| arm.label.clone());
             arms.push(arm);
         }
-        let measured = rundir::read(self.writer.dir())?.measured(stage.id);
         let count = arms.len();
         let mut driver = Wire {
             arms,
@@ -475,18 +455,8 @@ impl Measuring<'_> {
             launches: Default::default(),
             stop: self.stop.clone(),
         };
-        let schedule = Schedule {
-            stage: stage.id,
-            slices: &stage.schedule(count),
-            measured: &measured,
-        };
-        let ended = runner::run(
-            &schedule,
-            &mut driver,
-            &mut Recorder::new(self.writer),
-            progress,
-            self.stop,
-        );
+        let recorder = Recorder::new(self.writer);
+        let ended = recorder.run(stage, count, &mut driver, progress, self.stop);
         let written = observing::write_all_symbols(self.writer, &mut driver);
         drop(driver.close());
         written?;

@@ -10,9 +10,11 @@ use pgassay_server::copies::{Dump, Wanted};
 use pgassay_server::{Installation, Installations, TargetSpec};
 use pgassay_sys::stop::Stop;
 
+use crate::cli::sides::SidesArgs;
 use crate::exit::explain;
 use crate::held::Held;
 use crate::held::statistics::Statistics;
+use crate::terminal::Terminal;
 
 /// Dumps the database that was named, for all servers that are launched of these targets; or reads the statistics.
 ///
@@ -76,12 +78,32 @@ pub fn dump(
     }
 }
 
-/// What a measurement lacks that is gone on with, as its servers held copies of a database.
-pub fn not_kept(of: &str) -> Failure {
-    Failure::usage(format!(
-        "the servers held a copy of {of}, which is not kept"
-    ))
-    .with_remedy("name it again with --from-database CONNINFO")
+/// The dump of which the servers of a comparison get copies, where one was asked for; `recorded` is the database of
+/// which those of one that is resumed held copies.
+///
+/// # Errors
+/// Where it can't be made, or a resumed comparison needs it and it is not named.
+pub fn dump_of<'a>(
+    sides: &SidesArgs,
+    recorded: Option<&str>,
+    servers: impl Iterator<Item = &'a String>,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<Option<Arc<Held>>> {
+    let Some(original) = &sides.from_database else {
+        return match recorded {
+            None => Ok(None),
+            Some(of) => Err(Failure::usage(format!(
+                "the servers held a copy of {of}, which is not kept"
+            ))
+            .with_remedy("name it again with --from-database CONNINFO")
+            .into()),
+        };
+    };
+    let specs: Result<Vec<TargetSpec>, _> = servers.map(|server| server.parse()).collect();
+    terminal.progress("dumping the database for the copies");
+    let specs = specs.map_err(explain)?;
+    dump(original, &specs, sides.scratch.as_deref(), stop).map(Some)
 }
 
 /// Refuses a workload that may change tables that pgassay did not make, on a server that runs already,

@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 use pgassay_analysis::counts::{self, Count, Counts, Round, conclude};
 
 use super::progress::Progress;
+use super::record;
 use super::show::{next, show};
 use crate::cli::compare::{By, CompareArgs};
 use crate::cli::lines::LinesArgs;
@@ -16,7 +17,6 @@ use crate::exit::Exit;
 use crate::exit::explain;
 use crate::terminal::Terminal;
 use pgassay_engine::count::{Counter, Emulator, Method, Profile};
-use pgassay_engine::rundir;
 use pgassay_model::Failure;
 use pgassay_server::scratch::Scratch;
 use pgassay_server::settings::Settings;
@@ -99,10 +99,7 @@ pub fn count(
         );
     }
     workload.scale = args.sides.slices.one_scale()?.unwrap_or(1);
-    let seed = match args.sides.slices.seed {
-        Some(seed) => seed,
-        None => rundir::random_seed()?,
-    };
+    let seed = record::seed(None, args.sides.slices.seed)?;
     let common = |own: &[String]| -> anyhow::Result<Settings> {
         let typed: Vec<&String> = args.sides.given.settings.iter().chain(own).collect();
         Settings::parse("--set", &typed).map_err(explain)

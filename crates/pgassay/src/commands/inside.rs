@@ -7,7 +7,7 @@ use pgassay_analysis::analyse;
 use pgassay_engine::drivers::in_server::{InServer, InServerArm, Sessions};
 use pgassay_engine::drivers::query_ways;
 use pgassay_engine::rundir::{self, RunWriter};
-use pgassay_engine::runner::{self, Ended, Schedule};
+use pgassay_engine::runner::Ended;
 use pgassay_engine::workload::inserver::{self, Call, Knobs};
 use pgassay_engine::workload::setup;
 use pgassay_model::plan::{DriverConfig, Experiment, Stage};
@@ -18,7 +18,6 @@ use pgassay_model::warning::Warning;
 use pgassay_model::{Failure, Plan};
 use pgassay_observe::host;
 use pgassay_pgwire::{ConnectError, Connector, QueryError, Session};
-use pgassay_server::TargetSpec;
 use pgassay_server::extension::Extension;
 use pgassay_sys::stop::Stop;
 
@@ -64,12 +63,7 @@ pub fn run(
     let started = Instant::now();
     let asked = Asked::of(args, again)?;
     let (workload, knobs) = (asked.workload.as_str(), &asked.knobs);
-    let spec: TargetSpec = target
-        .target
-        .as_deref()
-        .unwrap_or("temp")
-        .parse()
-        .map_err(explain)?;
+    let spec = target.spec()?;
     if !spec.is_launched() {
         return Err(Failure::usage(format!(
             "{workload} loads a library into the server, which pgassay does only in a server of its own"
@@ -297,10 +291,7 @@ fn stage(
     let call = args.measure.time.unwrap_or(0.25);
     let affordable = BUDGET / points / (call + BETWEEN);
     let trials = (affordable as u32).clamp(6, 20);
-    let seed = match args.measure.seed {
-        Some(seed) => seed,
-        None => rundir::random_seed()?,
-    };
+    let seed = record::seed(None, args.measure.seed)?;
     let plan = record::without_clients(
         &asked.workload,
         args.measure.trials.unwrap_or(trials),
@@ -465,19 +456,7 @@ fn sweep(
         }],
         stop: stop.clone(),
     };
-    let measured = rundir::read(writer.dir())?.measured(StageId::Primitives);
-    let schedule = Schedule {
-        stage: StageId::Primitives,
-        slices: &stage.schedule(1),
-        measured: &measured,
-    };
-    let ended = runner::run(
-        &schedule,
-        &mut driver,
-        &mut Recorder::new(writer),
-        &mut progress,
-        stop,
-    );
+    let ended = Recorder::new(writer).run(stage, 1, &mut driver, &mut progress, stop);
     let ended = match ended {
         Ok(Ended::Complete) => driver.give_back().map(|()| Ended::Complete),
         ended => ended,

@@ -8,7 +8,7 @@ use pgassay_analysis::number;
 use pgassay_engine::count::kernels as counted;
 use pgassay_engine::drivers::kernels::{self, Kernels};
 use pgassay_engine::rundir;
-use pgassay_engine::runner::{self, Ended, Schedule};
+use pgassay_engine::runner::Ended;
 use pgassay_kernels::{Form, placement};
 use pgassay_model::Failure;
 use pgassay_model::kernel_counts::KernelCounts;
@@ -121,20 +121,8 @@ pub fn run(
         seed: stage.plan.seed,
         stop: stop.clone(),
     };
-    let measured = before.measured(StageId::Kernels);
-    let schedule = Schedule {
-        stage: StageId::Kernels,
-        slices: &stage.schedule(1),
-        measured: &measured,
-    };
     let mut progress = Progress::new(terminal, 100);
-    let ended = runner::run(
-        &schedule,
-        &mut driver,
-        &mut Recorder::new(&mut writer),
-        &mut progress,
-        stop,
-    );
+    let ended = Recorder::new(&mut writer).run(stage, 1, &mut driver, &mut progress, stop);
     drop(progress);
     writer.finish(&record::end_of(&ended, started))?;
     let dir = writer.dir().to_owned();
@@ -187,10 +175,7 @@ fn stage(args: &RunArgs, cpus: Option<u32>) -> anyhow::Result<Stage> {
     let window = args.measure.time.unwrap_or(WINDOW);
     let affordable = BUDGET / points.len().max(1) as f64 / (window + BETWEEN);
     let trials = (affordable as u32).clamp(6, 20);
-    let seed = match args.measure.seed {
-        Some(seed) => seed,
-        None => rundir::random_seed()?,
-    };
+    let seed = record::seed(None, args.measure.seed)?;
     Ok(Stage {
         id: StageId::Kernels,
         plan: Plan {

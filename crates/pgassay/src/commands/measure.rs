@@ -8,7 +8,7 @@ use pgassay_analysis::analyse::ALL_FAILED;
 use pgassay_analysis::host::HostSummary;
 use pgassay_analysis::{Analysis, analyse};
 use pgassay_engine::drivers::ceiling;
-use pgassay_engine::rundir;
+use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::Ended;
 use pgassay_engine::workload::{self, guest, setup};
 use pgassay_model::plan::{Experiment, Stage};
@@ -37,7 +37,6 @@ use crate::cli::args::GlobalArgs;
 use crate::cli::measure::{self, Concurrency, Machine};
 use crate::cli::target::TargetArgs;
 use crate::exit::Exit;
-use crate::exit::explain;
 use crate::terminal::Terminal;
 
 /// Connections beside the load: the control session and a few to spare.
@@ -57,13 +56,7 @@ pub fn measure(
     stop: &Stop,
 ) -> anyhow::Result<Exit> {
     let root = rundir::root(global.runs.as_deref())?;
-    let spec: TargetSpec = request
-        .target
-        .target
-        .as_deref()
-        .unwrap_or("temp")
-        .parse()
-        .map_err(explain)?;
+    let spec = request.target.spec()?;
     let loads = spec.is_launched() || request.target.load;
     if !loads && !request.may_only_look {
         return Err(
@@ -236,13 +229,27 @@ pub fn measure(
             terminal.warn(&format!("the server's last words:\n{}", said.trim_end()));
         }
     }
+    finish(request, ended, writer, (subject, company), loads, terminal)
+}
+
+/// Ends the run, gives up the servers and what else was held for it, and shows the result.
+///
+/// # Errors
+/// Where nothing was measured although load was given, or measuring ended in an error.
+pub(super) fn finish<T>(
+    request: &Request,
+    ended: anyhow::Result<Ended>,
+    mut writer: RunWriter,
+    held: T,
+    loads: bool,
+    terminal: &mut Terminal,
+) -> anyhow::Result<Exit> {
     let ended = kept_in_part(ended);
     let finished = writer.finish(&record::end_of(&ended, request.started));
     let dir = writer.dir().to_owned();
     // The lock is given up first, so that the run does not count as running.
     drop(writer);
-    drop(subject);
-    drop(company);
+    drop(held);
     let run = rundir::read(&dir)?;
     let left_out = left_out(&run);
     let analysis = analyse(&run);
@@ -257,7 +264,7 @@ pub fn measure(
 }
 
 /// What was measured before a session or the server was lost is kept, and said to be a part.
-pub(super) fn kept_in_part(ended: anyhow::Result<Ended>) -> anyhow::Result<Ended> {
+fn kept_in_part(ended: anyhow::Result<Ended>) -> anyhow::Result<Ended> {
     ended.or_else(|error| match ordinary::is_loss(&error) {
         true => Ok(Ended::ServerDied(format!("{error:#}"))),
         false => Err(error),
@@ -265,10 +272,7 @@ pub(super) fn kept_in_part(ended: anyhow::Result<Ended>) -> anyhow::Result<Ended
 }
 
 /// Why a load has no trial at all.
-pub(super) fn nothing_measured(
-    ended: anyhow::Result<Ended>,
-    left_out: Option<String>,
-) -> anyhow::Error {
+fn nothing_measured(ended: anyhow::Result<Ended>, left_out: Option<String>) -> anyhow::Error {
     match ended {
         Ok(Ended::Interrupted) => Failure::interrupted().into(),
         Ok(Ended::ServerDied(why)) => Failure::target(format!(
@@ -286,7 +290,7 @@ pub(super) fn nothing_measured(
 }
 
 /// Whether all that was asked for was measured.
-pub(super) fn exit_of(ended: &Ended, analysis: &Analysis, left_out: bool) -> anyhow::Result<Exit> {
+fn exit_of(ended: &Ended, analysis: &Analysis, left_out: bool) -> anyhow::Result<Exit> {
     let mut failed = analysis.warnings.iter().filter(|w| w.id == ALL_FAILED);
     let first = failed.next();
     if let Some(first) = first
@@ -303,7 +307,7 @@ pub(super) fn exit_of(ended: &Ended, analysis: &Analysis, left_out: bool) -> any
 }
 
 /// Why a part of the schedule was left out although it was gone through; none where it was not.
-pub(super) fn left_out(run: &RecordedRun) -> Option<String> {
+fn left_out(run: &RecordedRun) -> Option<String> {
     let stages = run.header.experiment.stages.iter();
     let mut wire = stages.filter(|stage| [StageId::Load, StageId::WriteLoad].contains(&stage.id));
     let arms = run.header.experiment.arms.len();

@@ -5,13 +5,12 @@ use std::path::Path;
 
 use pgassay_engine::count::query_ways;
 use pgassay_engine::drivers::query_ways::QueryWays;
-use pgassay_engine::rundir::{self, RunWriter};
-use pgassay_engine::runner::{self, Ended, Schedule};
+use pgassay_engine::rundir::RunWriter;
+use pgassay_engine::runner::Ended;
 use pgassay_engine::workload::inserver::Knobs;
 use pgassay_model::Failure;
 use pgassay_model::plan::{DriverConfig, Stage};
 use pgassay_model::query_cost::{QueryCostRecord, Way};
-use pgassay_model::stage::StageId;
 use pgassay_pgwire::Session;
 use pgassay_server::Installation;
 use pgassay_sys::stop::Stop;
@@ -70,19 +69,8 @@ pub fn measure(
     match opened {
         Err(why) => record.unavailable = Some(why),
         Ok(mut ways) => {
-            let measured = rundir::read(writer.dir())?.measured(StageId::QueryCost);
-            let schedule = Schedule {
-                stage: StageId::QueryCost,
-                slices: &stage.schedule(1),
-                measured: &measured,
-            };
-            let ended = runner::run(
-                &schedule,
-                &mut ways,
-                &mut Recorder::new(writer),
-                &mut progress,
-                stop,
-            );
+            let recorder = Recorder::new(writer);
+            let ended = recorder.run(stage, 1, &mut ways, &mut progress, stop);
             record.symbols = ways.finish();
             writer.write_fact("query-cost", &record)?;
             match ended? {

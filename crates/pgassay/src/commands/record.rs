@@ -65,6 +65,17 @@ pub fn pairs(settings: &[String]) -> Vec<(String, String)> {
     settings.iter().map(pair).collect()
 }
 
+/// The seed of a recorded plan, or the one that was asked for, or one that is drawn.
+///
+/// # Errors
+/// Where the system gives no random numbers.
+pub fn seed(planned: Option<&Plan>, asked: Option<u64>) -> anyhow::Result<u64> {
+    match planned.map(|plan| plan.seed).or(asked) {
+        Some(seed) => Ok(seed),
+        None => rundir::random_seed(),
+    }
+}
+
 /// The plan of a load that is no transactions of clients: its points are the workload's own.
 pub fn without_clients(workload: &str, trials: u32, window_ms: u64, seed: u64) -> Plan {
     Plan {

@@ -3,10 +3,14 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pgassay_engine::rundir::RunWriter;
-use pgassay_engine::runner::Sink;
+use pgassay_engine::rundir::{self, RunWriter};
+use pgassay_engine::runner::{self, Driver, Ended, Schedule, Sink};
+use pgassay_model::plan::Stage;
 use pgassay_model::run::EventKind;
 use pgassay_model::trial::Trial;
+use pgassay_sys::stop::Stop;
+
+use super::progress::Progress;
 
 /// What is done with the run's directory once its first round is written.
 pub type OnFirstRound<'a> = Box<dyn FnOnce(&Path) + 'a>;
@@ -35,6 +39,28 @@ impl<'a> Recorder<'a> {
             steady: None,
             first_round: None,
         }
+    }
+
+    /// Runs the trials of a stage that are not yet measured, on so many arms, and further rounds as long as a steady
+    /// device is waited for.
+    ///
+    /// # Errors
+    /// Where a trial fails for a reason of our own, or the run can't be read or written.
+    pub fn run(
+        mut self,
+        stage: &Stage,
+        arms: usize,
+        driver: &mut dyn Driver,
+        progress: &mut Progress,
+        stop: &Stop,
+    ) -> anyhow::Result<Ended> {
+        let schedule = Schedule {
+            stage: stage.id,
+            slices: &stage.schedule(arms),
+            measured: &rundir::read(self.writer.dir())?.measured(stage.id),
+        };
+        let further = |further| stage.further_round(arms, further);
+        runner::run_until_steady(&schedule, &further, driver, &mut self, progress, stop)
     }
 }
 

@@ -11,7 +11,7 @@ use pgassay_engine::drivers::Watched;
 use pgassay_engine::drivers::ceiling::Ceiling;
 use pgassay_engine::drivers::wire::{Wire, WireArm};
 use pgassay_engine::rundir::{self, RunWriter};
-use pgassay_engine::runner::{self, Ended, Schedule};
+use pgassay_engine::runner::Ended;
 use pgassay_engine::workload::schema::Made;
 use pgassay_engine::workload::sessions::Recordings;
 use pgassay_engine::workload::{self, setup};
@@ -150,21 +150,8 @@ fn measure_ceiling(
     let directory = Path::new("/tmp").join(format!("pga-peer-{}", std::process::id()));
     std::fs::create_dir_all(&directory)
         .with_context(|| format!("cannot make the directory {}", directory.display()))?;
-    let measured = rundir::read(writer.dir())?.measured(stage.id);
-    let schedule = Schedule {
-        stage: stage.id,
-        slices: &stage.schedule(1),
-        measured: &measured,
-    };
-    let ended = Ceiling::open(&stage.plan, &directory, stop).and_then(|mut client| {
-        runner::run(
-            &schedule,
-            &mut client,
-            &mut Recorder::new(writer),
-            progress,
-            stop,
-        )
-    });
+    let ended = Ceiling::open(&stage.plan, &directory, stop)
+        .and_then(|mut client| Recorder::new(writer).run(stage, 1, &mut client, progress, stop));
     // Whatever came of it, the socket's directory goes.
     let _ = std::fs::remove_dir_all(&directory);
     ended
@@ -211,7 +198,6 @@ fn sweep(
     if stage.id == StageId::Load {
         writer.append_event(EventKind::Launched { arm: 0 })?;
     }
-    let measured = rundir::read(writer.dir())?.measured(stage.id);
     if subject.cluster.is_some() {
         progress.say("writing a checkpoint");
         subject.session()?.execute("CHECKPOINT")?;
@@ -238,11 +224,6 @@ fn sweep(
         launches: Default::default(),
         stop: stop.clone(),
     };
-    let schedule = Schedule {
-        stage: stage.id,
-        slices: &stage.schedule(1),
-        measured: &measured,
-    };
     let mut recorder = Recorder::new(writer);
     if request.command == "assay" && stage.id == StageId::Load {
         let announce = progress.announcer();
@@ -257,8 +238,7 @@ fn sweep(
             }
         }));
     }
-    let ended = runner::run(&schedule, &mut driver, &mut recorder, progress, stop);
-    drop(recorder);
+    let ended = recorder.run(stage, 1, &mut driver, progress, stop);
     let written = observing::write_all_symbols(writer, &mut driver);
     // Before any error: what is ours in the server is removed by the session in it.
     for scene in driver.close() {

@@ -21,14 +21,6 @@ pub enum Held {
 }
 
 impl Held {
-    /// The database, in words, without a password.
-    pub fn original(&self) -> &str {
-        match self {
-            Self::Copy(dump) => dump.original(),
-            Self::Made(statistics) => statistics.original(),
-        }
-    }
-
     /// What a server that holds it is said to have.
     pub fn of(&self) -> String {
         match self {

@@ -24,11 +24,12 @@ use pgassay_sys::stop::Stop;
 use super::config::{give, sides};
 use super::exit_of;
 use super::measure::{Bench, Measured};
-use super::setup::{clients, dump, plan, surroundings};
+use super::setup::{clients, plan, surroundings};
 use crate::cli::args::GlobalArgs;
 use crate::cli::bisect::BisectArgs;
 use crate::commands::again::refuse_whole;
 use crate::commands::alone::{self, Company};
+use crate::commands::copies::dump_of;
 use crate::commands::files::page_of_run;
 use crate::commands::opened;
 use crate::commands::progress::minutes;
@@ -79,7 +80,13 @@ pub fn resume(
         .find(|d| d.kind == DifferenceKind::Server);
     let mut servers = vec![document.target.clone()];
     servers.extend(b.and_then(|d| d.b.clone()));
-    let dump = dump(args, document.copy_of.as_deref(), &servers, terminal, stop)?;
+    let dump = dump_of(
+        &args.sides,
+        document.copy_of.as_deref(),
+        servers.iter(),
+        terminal,
+        stop,
+    )?;
     let kept = stop.defer();
     let mut writer = RunWriter::reopen(&dir, &run.header)?;
     writer.append_event(EventKind::Resumed)?;
@@ -121,7 +128,7 @@ fn new(
         .iter()
         .filter(|d| d.kind == DifferenceKind::Server);
     servers.extend(named.filter_map(|d| d.b.clone()));
-    let dump = dump(args, None, &servers, terminal, stop)?;
+    let dump = dump_of(&args.sides, None, servers.iter(), terminal, stop)?;
     let started = Instant::now();
     let clients = clients(args)?;
     let mut document = Bisected {
@@ -171,10 +178,7 @@ fn new(
             None => error,
         }
     })?;
-    let seed = match args.sides.slices.seed {
-        Some(seed) => seed,
-        None => rundir::random_seed()?,
-    };
+    let seed = record::seed(None, args.sides.slices.seed)?;
     let plan = plan(args, workload, clients, shared_buffers, seed)?;
     let arms = ends.iter().map(|(label, typed)| Arm {
         label: label.clone(),

@@ -5,42 +5,13 @@ use std::sync::Arc;
 use pgassay_model::workload::WorkloadPlan;
 use pgassay_model::{Failure, Plan};
 use pgassay_observe::host;
-use pgassay_server::TargetSpec;
-use pgassay_sys::stop::Stop;
 
 use crate::cli::bisect::BisectArgs;
 use crate::cli::measure::{self as resolved, Budget, Concurrency, Machine};
 use crate::cli::target::TargetArgs;
 use crate::commands::compare::BESIDE;
 use crate::commands::compare::servers::Surroundings;
-use crate::commands::copies;
-use crate::exit::explain;
 use crate::held::Held;
-use crate::terminal::Terminal;
-
-/// The dump of which the servers get copies, where one was asked for; `recorded` is the database of which those of a
-/// search that is gone on with held copies.
-///
-/// # Errors
-/// Where it can't be made, or a resumed search needs it and it is not named.
-pub fn dump(
-    args: &BisectArgs,
-    recorded: Option<&str>,
-    servers: &[String],
-    terminal: &mut Terminal,
-    stop: &Stop,
-) -> anyhow::Result<Option<Arc<Held>>> {
-    let Some(original) = &args.sides.from_database else {
-        return match recorded {
-            None => Ok(None),
-            Some(of) => Err(copies::not_kept(of).into()),
-        };
-    };
-    let specs: Result<Vec<TargetSpec>, _> = servers.iter().map(|server| server.parse()).collect();
-    terminal.progress("dumping the database for the copies");
-    let specs = specs.map_err(explain)?;
-    copies::dump(original, &specs, args.sides.scratch.as_deref(), stop).map(Some)
-}
 
 /// What all servers of a search have in common.
 pub fn surroundings(args: &BisectArgs, clients: u32, dump: Option<Arc<Held>>) -> Surroundings {

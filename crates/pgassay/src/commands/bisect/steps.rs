@@ -65,10 +65,7 @@ pub fn bisect(
     }
     let root = rundir::root(global.runs.as_deref())?;
     let clients = clients(args)?;
-    let seed = match args.sides.slices.seed {
-        Some(seed) => seed,
-        None => rundir::random_seed()?,
-    };
+    let seed = record::seed(None, args.sides.slices.seed)?;
     let search = searched(&history);
     let traced = Traced {
         schema: SCHEMA.to_owned(),

@@ -5,13 +5,12 @@ use std::path::PathBuf;
 
 use pgassay_analysis::scattered::bursts;
 use pgassay_engine::drivers::scattered_read::{DROP_CACHES, ScatteredArm, ScatteredRead};
-use pgassay_engine::rundir::{self, RunWriter};
-use pgassay_engine::runner::{self, Ended, Schedule};
+use pgassay_engine::rundir::RunWriter;
+use pgassay_engine::runner::Ended;
 use pgassay_model::Failure;
 use pgassay_model::plan::DriverConfig;
 use pgassay_model::run::RunHeader;
 use pgassay_model::scattered::ScatteredPlan;
-use pgassay_model::stage::StageId;
 use pgassay_model::storage::Storage;
 use pgassay_model::trial::Trial;
 use pgassay_observe::cache::TableFiles;
@@ -120,12 +119,6 @@ pub(super) fn run_plan(
         let rate = bursts::rate(trial, Some(&storage), plan.block_size_bytes)?;
         Some((trial.slice.point, rate))
     };
-    let measured = rundir::read(writer.dir())?.measured(StageId::ScatteredRead);
-    let schedule = Schedule {
-        stage: StageId::ScatteredRead,
-        slices: &stage.schedule(1),
-        measured: &measured,
-    };
     let mut driver = ScatteredRead {
         plan: plan.clone(),
         arms: vec![ScatteredArm {
@@ -142,21 +135,13 @@ pub(super) fn run_plan(
         warm,
         stop: stop.clone(),
     };
-    let mut recorder = Recorder {
+    let recorder = Recorder {
         steady: plan
             .until_stable
             .then(|| Steady::new(device_rate, bursts::is_stable)),
         ..Recorder::new(writer)
     };
-    let ended = runner::run_until_steady(
-        &schedule,
-        &|further| stage.further_round(1, further),
-        &mut driver,
-        &mut recorder,
-        progress,
-        stop,
-    );
-    drop(recorder);
+    let ended = recorder.run(&stage, 1, &mut driver, progress, stop);
     let ended = match ended {
         Ok(Ended::Complete) => driver.give_back().map(|()| Ended::Complete),
         ended => ended,

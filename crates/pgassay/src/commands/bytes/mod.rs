@@ -18,7 +18,6 @@ use pgassay_model::Failure;
 use pgassay_model::plan::{Experiment, Stage};
 use pgassay_model::run::RunHeader;
 use pgassay_model::server::Origin;
-use pgassay_server::TargetSpec;
 use pgassay_sys::stop::Stop;
 
 use super::again::Again;
@@ -30,7 +29,6 @@ use super::{ordinary, record};
 use crate::cli::args::{GlobalArgs, RunArgs};
 use crate::cli::target::TargetArgs;
 use crate::exit::Exit;
-use crate::exit::explain;
 use crate::terminal::Terminal;
 
 /// Launches or visits the server; on one that was there `--load` is needed, and
@@ -42,12 +40,7 @@ fn open(
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Subject> {
-    let spec: TargetSpec = asked
-        .target
-        .as_deref()
-        .unwrap_or("temp")
-        .parse()
-        .map_err(explain)?;
+    let spec = asked.spec()?;
     if !spec.is_launched() && !asked.load {
         return Err(
             Failure::usage("a running server is not loaded without --load")

@@ -29,7 +29,6 @@ use crate::commands::progress::Progress;
 use crate::commands::subject::Subject;
 use crate::commands::{quiet, record};
 use crate::exit::Exit;
-use crate::exit::explain;
 use crate::terminal::Terminal;
 
 /// Connections: the session of an execution, that of the observers, and our own.
@@ -67,12 +66,7 @@ pub fn run(
     if drop_caches {
         may_drop_caches()?;
     }
-    let spec: TargetSpec = target
-        .target
-        .as_deref()
-        .unwrap_or("temp")
-        .parse()
-        .map_err(explain)?;
+    let spec = target.spec()?;
     refuse(&spec, target, args)?;
     let root = rundir::root(global.runs.as_deref())?;
     quiet::look(args.measure.wait_quiet, terminal, stop)?;
@@ -110,11 +104,7 @@ pub fn run(
     let trials = planned.map_or(args.measure.trials.unwrap_or(TRIALS), |(_, plan)| {
         plan.trials
     });
-    let seed = match (planned, args.measure.seed) {
-        (Some((_, plan)), _) => plan.seed,
-        (None, Some(seed)) => seed,
-        (None, None) => rundir::random_seed()?,
-    };
+    let seed = record::seed(planned.map(|(_, plan)| plan), args.measure.seed)?;
     announce(&subject, &found, &plan, trials, terminal);
     let stage = Stage {
         id: StageId::ScatteredRead,

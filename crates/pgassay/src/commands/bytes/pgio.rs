@@ -9,7 +9,7 @@ use pgassay_analysis::storage::figures;
 use pgassay_analysis::{Analysis, number};
 use pgassay_engine::drivers::pgio::{Pgio, PgioArm};
 use pgassay_engine::rundir::{self, RunWriter};
-use pgassay_engine::runner::{self, Ended, Schedule};
+use pgassay_engine::runner::Ended;
 use pgassay_engine::workload::pgio::config::Config;
 use pgassay_engine::workload::pgio::{NAME, loops, tables};
 use pgassay_model::pgio::{PgioCounters, PgioPlan};
@@ -92,11 +92,7 @@ pub fn run(
         .into());
     }
     let mut progress = Progress::new(terminal, 100);
-    let seed = match (planned, args.measure.seed) {
-        (Some((_, plan)), _) => plan.seed,
-        (None, Some(seed)) => seed,
-        (None, None) => rundir::random_seed()?,
-    };
+    let seed = record::seed(planned.map(|(_, plan)| plan), args.measure.seed)?;
     let setup = set_up(&config, loaders, seed, &mut subject, &mut progress, stop);
     progress.clear();
     let setup_seconds = setup?;
@@ -395,12 +391,6 @@ fn measure_all(
     let before = settled_counters(&mut subject.scene);
     let storage = subject.scene.storage.clone();
     let block_size = pgio.block_size_bytes;
-    let measured = rundir::read(writer.dir())?.measured(StageId::Pgio);
-    let schedule = Schedule {
-        stage: StageId::Pgio,
-        slices: &stage.schedule(1),
-        measured: &measured,
-    };
     let device_rate = |trial: &Trial| {
         let figures = figures(&trial.samples, Some(&storage), block_size);
         Some((0, figures.device.seen()?.per_second(|reads| reads.bytes)?))
@@ -422,19 +412,11 @@ fn measure_all(
         }],
         stop: stop.clone(),
     };
-    let mut recorder = Recorder {
+    let recorder = Recorder {
         steady: pgio.until_stable.then(|| Steady::new(device_rate, steady)),
         ..Recorder::new(writer)
     };
-    let ended = runner::run_until_steady(
-        &schedule,
-        &|further| stage.further_round(1, further),
-        &mut driver,
-        &mut recorder,
-        &mut progress,
-        stop,
-    );
-    drop(recorder);
+    let ended = recorder.run(stage, 1, &mut driver, &mut progress, stop);
     let written = observing::write_all_symbols(writer, &mut driver);
     // The sessions close, and report what they have not yet reported.
     for arm in driver.arms {

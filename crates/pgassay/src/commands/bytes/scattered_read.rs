@@ -17,7 +17,6 @@ use pgassay_model::{Failure, Plan};
 use pgassay_observe::cache::TableFiles;
 use pgassay_observe::host;
 use pgassay_pgwire::Connector;
-use pgassay_server::TargetSpec;
 use pgassay_sys::stop::Stop;
 
 use super::executions::{Asked, Prepared, may_drop_caches, refuse_old, run_plan, serves};
@@ -82,19 +81,14 @@ pub fn run(
     };
     let defaults = settings(bytes);
     // Known before its server refuses a setting.
-    let named = target.target.as_deref().unwrap_or("temp").parse();
-    let wanted = named.ok().and_then(|spec: TargetSpec| spec.wanted());
+    let named = target.spec();
+    let wanted = named.ok().and_then(|spec| spec.wanted());
     serves(wanted.and_then(|wanted| Some(wanted.version()?.num())))?;
     let mut subject = open(target, &defaults, CONNECTIONS, terminal, stop)?;
     check_room(subject.data_dir().as_deref(), bytes, "--size")?;
-    let (trials, seed) = match (planned, args.measure.seed) {
-        (Some((_, plan)), _) => (plan.trials, plan.seed),
-        (None, Some(seed)) => (args.measure.trials.unwrap_or(TRIALS), seed),
-        (None, None) => (
-            args.measure.trials.unwrap_or(TRIALS),
-            rundir::random_seed()?,
-        ),
-    };
+    let before = planned.map(|(_, plan)| plan);
+    let trials = before.map_or(args.measure.trials.unwrap_or(TRIALS), |plan| plan.trials);
+    let seed = record::seed(before, args.measure.seed)?;
     // What lies in the table and how it is read is known when it is made.
     let unknown = Stage {
         id: StageId::ScatteredRead,

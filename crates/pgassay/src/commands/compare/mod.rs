@@ -44,14 +44,14 @@ use self::machine::Watch;
 use self::places::Placed;
 use self::rounds::Measuring;
 use self::servers::{Servers, Surroundings};
-use self::typed::{dump, refuse_guests, refuse_load, refuse_writes, typed};
+use self::typed::{refuse_guests, refuse_load, refuse_writes, typed};
 use super::again::{observe_as, refuse_whole, resumed_from, to_resume};
 use super::files::page_of_run;
 use super::pooler::{self, Passage};
 use super::progress::minutes;
 use super::record::{self, shown};
 use super::show::{refuse_page, show};
-use super::{alone, from, observing, opened, ordinary, quiet};
+use super::{alone, copies, from, observing, opened, ordinary, quiet};
 use crate::cli::args::GlobalArgs;
 use crate::cli::compare::CompareArgs;
 use crate::cli::measure::MeasureArgs;
@@ -236,7 +236,12 @@ fn measured(
         terminal,
     )?;
     quiet::look(None, terminal, stop)?;
-    let dump = dump(args, &arms, terminal, stop)?;
+    let held = arms.iter().find_map(|(_, typed)| typed.copy_of.as_deref());
+    let named = arms.iter().map(|(_, typed)| &typed.target);
+    let dump = copies::dump_of(&args.sides, held, named, terminal, stop)?;
+    if let Some(dump) = &dump {
+        terminal.announce(&dump.words());
+    }
 
     let counts = match (&resume, &args.sides.slices.client_counts) {
         (Some(resumed), _) => resumed
@@ -290,11 +295,7 @@ fn measured(
             .saturating_add(load.idle())
             .saturating_add(BESIDE),
     };
-    let seed = match (&resume, args.sides.slices.seed) {
-        (Some(resumed), _) => resumed.header.experiment.plan().seed,
-        (None, Some(seed)) => seed,
-        (None, None) => rundir::random_seed()?,
-    };
+    let seed = record::seed(recorded.map(Experiment::plan), args.sides.slices.seed)?;
     terminal.progress("making and starting the servers");
     let order = launch_order(seed, 0, arms.len());
     let mut servers = Servers::open(&arms, &order, &around, stop)?;

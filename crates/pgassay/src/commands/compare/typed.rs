@@ -1,13 +1,10 @@
 //! What was typed for the arms of a comparison, and what of it can't be done.
 
-use std::sync::Arc;
-
 use anyhow::{Context, bail};
 use pgassay_model::Failure;
 use pgassay_model::comparison::Typed;
 use pgassay_model::workload::WorkloadPlan;
 use pgassay_server::TargetSpec;
-use pgassay_sys::stop::Stop;
 
 use super::LABELS;
 use super::servers::check_settings;
@@ -15,8 +12,6 @@ use crate::cli::compare::CompareArgs;
 use crate::commands::copies;
 use crate::commands::record::shown;
 use crate::exit::explain;
-use crate::held::Held;
-use crate::terminal::Terminal;
 
 /// What was typed for each arm, checked as far as it goes without a server.
 ///
@@ -104,35 +99,6 @@ pub fn refuse_load(args: &CompareArgs, arms: &[(String, Typed)]) -> anyhow::Resu
         }
     }
     Ok(())
-}
-
-/// The dump of which launched servers get copies, where one was asked for.
-///
-/// # Errors
-/// Where it can't be made, or a resumed comparison needs it and it is not named.
-pub fn dump(
-    args: &CompareArgs,
-    arms: &[(String, Typed)],
-    terminal: &mut Terminal,
-    stop: &Stop,
-) -> anyhow::Result<Option<Arc<Held>>> {
-    let Some(original) = &args.sides.from_database else {
-        return match arms.iter().find_map(|(_, typed)| typed.copy_of.as_ref()) {
-            None => Ok(None),
-            Some(of) => Err(copies::not_kept(of).into()),
-        };
-    };
-    let specs: Result<Vec<TargetSpec>, _> =
-        arms.iter().map(|(_, typed)| typed.target.parse()).collect();
-    terminal.progress("dumping the database for the copies");
-    let dump = copies::dump(
-        original,
-        &specs.map_err(explain)?,
-        args.sides.scratch.as_deref(),
-        stop,
-    )?;
-    terminal.announce(&dump.words());
-    Ok(Some(dump))
 }
 
 /// Refuses to change somebody's own tables in servers that run already, unless they are copies.

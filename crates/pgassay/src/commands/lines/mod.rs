@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use pgassay_analysis::number;
-use pgassay_engine::rundir;
 use pgassay_engine::workload::{self, guest, inserver, setup};
 use pgassay_lines::account::{Account, Subject as Of, account};
 use pgassay_lines::difference::Difference;
@@ -25,10 +24,10 @@ use pgassay_server::{TargetSpec, clock};
 use pgassay_sys::stop::Stop;
 
 use super::progress::Progress;
-use super::sampled;
 use super::show::{next, show};
 use super::subject::Subject;
 use super::sweep::clean_up;
+use super::{record, sampled};
 use crate::cli::lines::LinesArgs;
 use crate::cli::target::TargetArgs;
 use crate::exit::Exit;
@@ -113,7 +112,7 @@ fn of_work(
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Exit> {
-    let seed = seed(args)?;
+    let seed = record::seed(None, args.seed)?;
     let sampling = sampled::Source::of(args)?;
     match args.targets.as_slice() {
         [a, b] => {
@@ -196,7 +195,7 @@ pub fn one(
                 .with_remedy("pgassay lines with --sample or --sampled")
         );
     }
-    let (work, seed) = (Work::named(args)?, seed(args)?);
+    let (work, seed) = (Work::named(args)?, record::seed(None, args.seed)?);
     let (target, how) = (
         args.targets.first(),
         How {
@@ -223,13 +222,6 @@ impl<'a> How<'a> {
             on: None,
             sampling: None,
         }
-    }
-}
-
-fn seed(args: &LinesArgs) -> anyhow::Result<u64> {
-    match args.seed {
-        Some(seed) => Ok(seed),
-        None => rundir::random_seed(),
     }
 }
 
