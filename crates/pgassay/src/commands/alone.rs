@@ -5,6 +5,12 @@
 //! every run say that it is not alone. Looked at are the caller's own lock and
 //! root's; that of any other user is not, and his runs are not noticed.
 
+use pgassay_engine::rundir::RunWriter;
+use pgassay_model::run::EventKind;
+use pgassay_model::warning::Warning;
+
+use crate::terminal::Terminal;
+
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -29,6 +35,34 @@ pub enum Company {
 /// Looks for another measurement of ours or root's and announces this one.
 pub fn look() -> Company {
     look_in(Path::new(PLACE))
+}
+
+/// Warns of another measurement.
+pub fn warn(company: &Company, terminal: &mut Terminal) {
+    if let Company::Another = company {
+        terminal.warn("another pgassay measures on this machine: they disturb each other");
+    }
+}
+
+/// Warns of another measurement, and writes it down in the run.
+///
+/// # Errors
+/// Where the run can't be written.
+pub fn record(
+    company: &Company,
+    writer: &mut RunWriter,
+    terminal: &mut Terminal,
+) -> anyhow::Result<()> {
+    warn(company, terminal);
+    let Company::Another = company else {
+        return Ok(());
+    };
+    let warning = Warning::new(
+        "not-alone",
+        "Another pgassay measured on this machine at the same time: they disturbed each other.",
+    )
+    .with_remedy("measure again when it is done");
+    writer.append_event(EventKind::Warned { warning })
 }
 
 fn look_in(place: &Path) -> Company {

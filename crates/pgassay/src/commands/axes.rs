@@ -82,16 +82,7 @@ pub fn run(
         .unwrap_or("temp")
         .to_owned();
     let spec: TargetSpec = target.parse().map_err(explain)?;
-    if !spec.is_launched() {
-        bail!(
-            Failure::usage(
-                "what is varied beside clients is given to servers that pgassay launches"
-            )
-            .with_remedy(
-                "name temp, temp:17, an installation or build:NAME, or vary clients alone"
-            )
-        );
-    }
+    given::refuse_running(&spec)?;
     if request.ceiling {
         bail!(
             Failure::usage("--ceiling measures the client beside one server, and here are several")
@@ -112,19 +103,7 @@ pub fn run(
         .collect();
     refuse_buffers(&settings, host.usable_memory_bytes())?;
     quiet::look(request.measure.wait_quiet, terminal, stop)?;
-    let agents = match &machines {
-        Some(list) => {
-            from::refuse(&request.workload, request.pin.is_some(), false)?;
-            Some(from::open(
-                list,
-                &request.measure.ways,
-                global,
-                terminal,
-                stop,
-            )?)
-        }
-        None => None,
-    };
+    let agents = request.agents(machines.as_ref(), global, terminal, stop)?;
     let launched = from::Servers {
         launched: true,
         running: false,
@@ -367,15 +346,7 @@ fn note(
             writer.append_event(EventKind::Warned { warning })?;
         }
     }
-    if let Company::Another = company {
-        terminal.warn("another pgassay measures on this machine: they disturb each other");
-        let warning = Warning::new(
-            "not-alone",
-            "Another pgassay measured on this machine at the same time: they disturbed each other.",
-        )
-        .with_remedy("measure again when it is done");
-        writer.append_event(EventKind::Warned { warning })?;
-    }
+    alone::record(company, writer, terminal)?;
     Ok(())
 }
 

@@ -7,6 +7,7 @@ use pgassay_kernels::placement::{Cpu, Placement};
 use pgassay_model::Failure;
 use pgassay_model::axis::AxisValue;
 use pgassay_model::confinement::ConfinementPlan;
+use pgassay_server::TargetSpec;
 use pgassay_sys::programs::in_path;
 
 use crate::cli::axes::AxesArgs;
@@ -221,6 +222,20 @@ pub fn asked(axes: &AxesArgs, scale: Option<&ScaleList>) -> Vec<Vec<AxisValue>> 
         values
     });
     each.filter(|values| !values.is_empty()).collect()
+}
+
+/// Refuses a server that runs already: axes are given to those that pgassay launches.
+///
+/// # Errors
+/// Where it is one.
+pub fn refuse_running(spec: &TargetSpec) -> Result<(), Failure> {
+    match spec.is_launched() {
+        true => Ok(()),
+        false => Err(Failure::usage(
+            "what is varied beside clients is given to servers that pgassay launches",
+        )
+        .with_remedy("name temp, temp:17, an installation or build:NAME, or vary clients alone")),
+    }
 }
 
 /// Refuses more servers than can be up at once: one of each target for each combination of values.

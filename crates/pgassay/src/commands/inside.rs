@@ -3,7 +3,6 @@
 
 use std::time::{Duration, Instant};
 
-use pgassay_analysis::analyse;
 use pgassay_engine::drivers::in_server::{InServer, InServerArm, Sessions};
 use pgassay_engine::drivers::query_ways;
 use pgassay_engine::rundir::{self, RunWriter};
@@ -22,12 +21,12 @@ use pgassay_server::extension::Extension;
 use pgassay_sys::stop::Stop;
 
 use super::again::Again;
+use super::ending::end;
 use super::progress::{Progress, minutes};
 use super::recorder::Recorder;
 use super::request::Request;
-use super::show::conclude;
 use super::subject::Subject;
-use super::{inspect_server, observing, ordinary, query_cost, quiet, record};
+use super::{inspect_server, observing, query_cost, quiet, record};
 use crate::cli::args::{GlobalArgs, RunArgs};
 use crate::cli::measure::Concurrency;
 use crate::cli::observe::ObserveArgs;
@@ -177,28 +176,15 @@ pub fn run(
         }
         (ended, _) => ended,
     };
-    writer.finish(&record::end_of(&ended, started))?;
-    let dir = writer.dir().to_owned();
-    // The lock is given up first, so that the run does not count as running.
-    drop(writer);
-    drop(subject);
-    let analysis = analyse(&rundir::read(&dir)?);
-    if analysis.primitives.is_empty() {
-        return Err(match ended {
-            Ok(Ended::ServerDied(why)) => Failure::target(format!(
-                "the server died before anything was measured: {why}"
-            ))
-            .into(),
-            Ok(_) => Failure::interrupted().into(),
-            Err(error) => error,
-        });
-    }
-    conclude(&analysis, (args.json, args.page.open), &dir, terminal)?;
-    match ended {
-        Ok(Ended::Complete) => Ok(Exit::Done),
-        Ok(_) => Ok(Exit::Partial),
-        Err(error) => Err(ordinary::in_part(error, "run", &analysis.run.id)),
-    }
+    end(
+        args,
+        (started, ended),
+        writer,
+        subject,
+        terminal,
+        |analysis| !analysis.primitives.is_empty(),
+        |_, _, _| Ok(()),
+    )
 }
 
 /// What is to be called.

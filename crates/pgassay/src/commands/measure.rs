@@ -16,7 +16,6 @@ use pgassay_model::record::RecordedRun;
 use pgassay_model::run::EventKind;
 use pgassay_model::server::Origin;
 use pgassay_model::stage::StageId;
-use pgassay_model::warning::Warning;
 use pgassay_model::workload::{Pace, ReplayPlan};
 use pgassay_model::{Failure, Plan};
 use pgassay_observe::host;
@@ -75,19 +74,8 @@ pub fn measure(
         quiet::look(request.measure.wait_quiet, terminal, stop)?;
     }
     let machines = request.again.from(request.measure.from.as_ref())?;
-    let agents = match &machines {
-        Some(list) if loads => {
-            from::refuse(&request.workload, request.pin.is_some(), request.ceiling)?;
-            Some(from::open(
-                list,
-                &request.measure.ways,
-                global,
-                terminal,
-                stop,
-            )?)
-        }
-        _ => None,
-    };
+    let from = machines.as_ref().filter(|_| loads);
+    let agents = request.agents(from, global, terminal, stop)?;
     let target = TargetArgs {
         outside: from::ways(
             machines.as_ref().zip(agents.as_ref()),
@@ -187,15 +175,7 @@ pub fn measure(
     } else {
         Company::Unknown
     };
-    if let Company::Another = company {
-        let warning = Warning::new(
-            "not-alone",
-            "Another pgassay measured on this machine at the same time: they disturbed each other.",
-        )
-        .with_remedy("measure again when it is done");
-        terminal.warn("another pgassay measures on this machine: they disturb each other");
-        writer.append_event(EventKind::Warned { warning })?;
-    }
+    alone::record(&company, &mut writer, terminal)?;
     let ended = if loads {
         announce_load(request, &subject, &experiment, terminal);
         match load(

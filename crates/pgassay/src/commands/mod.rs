@@ -21,6 +21,7 @@ mod cpu_names;
 mod deploy;
 pub mod diagnose;
 pub mod doctor;
+mod ending;
 mod export;
 pub mod far;
 mod files;

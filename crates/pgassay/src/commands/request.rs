@@ -2,12 +2,18 @@
 
 use std::time::Instant;
 
+use pgassay_engine::agents::Agents;
 use pgassay_model::workload::WorkloadPlan;
+use pgassay_sys::stop::Stop;
 
 use super::again::Again;
+use super::from;
+use crate::cli::args::GlobalArgs;
+use crate::cli::from::FromList;
 use crate::cli::load::Pin;
 use crate::cli::measure::{Budget, MeasureArgs};
 use crate::cli::target::TargetArgs;
+use crate::terminal::Terminal;
 
 /// What a command asks for.
 #[derive(Debug)]
@@ -42,4 +48,24 @@ pub struct Request<'a> {
     pub protocol_asked: bool,
     /// When the command began.
     pub started: Instant,
+}
+
+impl Request<'_> {
+    /// The machines that the load comes from, reached; none where none are named.
+    ///
+    /// # Errors
+    /// Where one can't be reached, or the load can't be given from several.
+    pub fn agents(
+        &self,
+        machines: Option<&FromList>,
+        global: &GlobalArgs,
+        terminal: &mut Terminal,
+        stop: &Stop,
+    ) -> anyhow::Result<Option<Agents>> {
+        let Some(list) = machines else {
+            return Ok(None);
+        };
+        from::refuse(&self.workload, self.pin.is_some(), self.ceiling)?;
+        from::open(list, &self.measure.ways, global, terminal, stop).map(Some)
+    }
 }

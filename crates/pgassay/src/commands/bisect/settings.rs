@@ -28,7 +28,7 @@ use super::setup::{clients, plan, surroundings};
 use crate::cli::args::GlobalArgs;
 use crate::cli::bisect::BisectArgs;
 use crate::commands::again::refuse_whole;
-use crate::commands::alone::{self, Company};
+use crate::commands::alone::{self};
 use crate::commands::copies::dump_of;
 use crate::commands::files::page_of_run;
 use crate::commands::opened;
@@ -267,9 +267,7 @@ impl Search {
     /// Searches to the end and shows what was found.
     fn finish(mut self, args: &BisectArgs, terminal: &mut Terminal) -> anyhow::Result<Exit> {
         let company = alone::look();
-        if let Company::Another = company {
-            terminal.warn("another pgassay measures on this machine: they disturb each other");
-        }
+        alone::warn(&company, terminal);
         let dir = self.writer.dir().to_owned();
         let ended = self.run(args.minutes, terminal);
         let end = record::end_of(&ended, self.started);

@@ -19,7 +19,7 @@ use super::exit_of;
 use super::measure::{Bench, Measured};
 use super::positions::{Had, Positions};
 use crate::cli::bisect::{BisectArgs, ByArg};
-use crate::commands::alone::{self, Company};
+use crate::commands::alone::{self};
 use crate::commands::files::page_of_run;
 use crate::commands::opened;
 use crate::commands::progress::minutes;
@@ -80,9 +80,7 @@ impl Tracer {
         terminal: &mut Terminal,
     ) -> anyhow::Result<Exit> {
         let company = alone::look();
-        if let Company::Another = company {
-            terminal.warn("another pgassay measures on this machine: they disturb each other");
-        }
+        alone::warn(&company, terminal);
         let dir = self.writer.dir().to_owned();
         let ended = self.run(args.minutes, terminal);
         let kept = self.keep();

@@ -19,12 +19,13 @@ use pgassay_pgwire::Connector;
 use pgassay_server::TargetSpec;
 use pgassay_sys::stop::Stop;
 
+use super::begin;
 use super::executions::{Asked, Prepared, may_drop_caches, refuse_old, run_plan};
-use super::{begin, end};
 use crate::cli::args::{GlobalArgs, RunArgs};
 use crate::cli::io::IoArgs;
 use crate::cli::target::TargetArgs;
 use crate::commands::again::Again;
+use crate::commands::ending::end;
 use crate::commands::progress::Progress;
 use crate::commands::subject::Subject;
 use crate::commands::{quiet, record};

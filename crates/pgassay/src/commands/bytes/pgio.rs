@@ -25,12 +25,13 @@ use pgassay_observe::host;
 use pgassay_pgwire::{Connector, Session};
 use pgassay_sys::stop::Stop;
 
-use super::{begin, check_room, end, open, pgio_output};
+use super::{begin, check_room, open, pgio_output};
 use crate::cli::args::{GlobalArgs, RunArgs};
 use crate::cli::io::DataArgs;
 use crate::cli::observe::ObserveArgs;
 use crate::cli::target::TargetArgs;
 use crate::commands::again::Again;
+use crate::commands::ending::end;
 use crate::commands::progress::{Progress, minutes};
 use crate::commands::recorder::{Recorder, Steady};
 use crate::commands::subject::Subject;

@@ -20,10 +20,11 @@ use pgassay_pgwire::Connector;
 use pgassay_sys::stop::Stop;
 
 use super::executions::{Asked, Prepared, may_drop_caches, refuse_old, run_plan, serves};
-use super::{begin, check_room, end, open, own};
+use super::{begin, check_room, open, own};
 use crate::cli::args::{GlobalArgs, RunArgs};
 use crate::cli::target::TargetArgs;
 use crate::commands::again::Again;
+use crate::commands::ending::end;
 use crate::commands::progress::Progress;
 use crate::commands::subject::Subject;
 use crate::commands::{quiet, record, sweep};

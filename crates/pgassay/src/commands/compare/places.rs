@@ -15,7 +15,9 @@ use super::load::Load;
 use crate::cli::compare::CompareArgs;
 use crate::cli::measure::Concurrency;
 use crate::commands::buffers::refuse_buffers;
-use crate::commands::given::{Machine, asked, given, placed, refuse_many, refuse_numa_wrapped};
+use crate::commands::given::{
+    Machine, asked, given, placed, refuse_many, refuse_numa_wrapped, refuse_running,
+};
 use crate::exit::explain;
 use crate::terminal::Terminal;
 
@@ -45,16 +47,7 @@ pub fn place(
     }
     for typed in &targets {
         let spec: TargetSpec = typed.target.parse().map_err(explain)?;
-        if !spec.is_launched() {
-            bail!(
-                Failure::usage(
-                    "what is varied beside clients is given to servers that pgassay launches"
-                )
-                .with_remedy(
-                    "name temp, temp:17, an installation or build:NAME, or vary clients alone"
-                )
-            );
-        }
+        refuse_running(&spec)?;
     }
     if !matches!(load, Load::Wire(_)) {
         bail!(

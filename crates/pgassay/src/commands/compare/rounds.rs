@@ -31,7 +31,7 @@ use super::budget::{FEWEST_OF_LAUNCH, FEWEST_PAIRS, LEAST_LAUNCHES, least_pairs}
 use super::load::Load;
 use super::servers::{Servers, Surroundings};
 use super::{BETWEEN, POWER, about, io, places};
-use crate::commands::alone::Company;
+use crate::commands::alone::{self, Company};
 use crate::commands::progress::Progress;
 use crate::commands::recorder::Recorder;
 use crate::commands::{conditions, inspect_server, observing};
@@ -98,17 +98,7 @@ impl Measuring {
                 self.warn(Warning::new("setting-not-in-force", text))?;
             }
         }
-        if let Company::Another = company {
-            terminal.warn("another pgassay measures on this machine: they disturb each other");
-            self.warn(
-                Warning::new(
-                    "not-alone",
-                    "Another pgassay measured on this machine at the same time: they disturbed \
-                     each other.",
-                )
-                .with_remedy("measure again when it is done"),
-            )?;
-        }
+        alone::record(company, &mut self.writer, terminal)?;
         if self.comparison.same {
             terminal.announce("both targets are the same: an A/A run, which shows the noise floor");
         }

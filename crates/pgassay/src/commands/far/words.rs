@@ -85,7 +85,6 @@ pub fn sought(args: &Args, typed: &[OsString]) -> anyhow::Result<Option<There>> 
         replaced.push((target.to_owned(), left));
     }
     let Some(place) = place else { return Ok(None) };
-    refuse_what_is_here(&args.command, name)?;
     // It would stand in the run and in every report of it.
     let shown = place.to_string();
     if secrets::shown(&shown) != shown {
@@ -105,6 +104,7 @@ pub fn sought(args: &Args, typed: &[OsString]) -> anyhow::Result<Option<There>> 
         };
         words.push(word.to_owned());
     }
+    refuse_what_is_here(&args.command, name, &words)?;
     for flag in ["--runs", "--on", "--far-program"] {
         strip(&mut words, flag);
     }
@@ -226,36 +226,35 @@ fn targets_far(command: &Command) -> &str {
         .unwrap_or_default()
 }
 
+/// Flags that name recorded runs.
+const OF_RECORDED: [&str; 5] = ["--resume", "--repeat", "--recorded", "--pool", "--report"];
+
+/// Whether a word is this flag, with its value or without.
+fn is_flag(word: &str, flag: &str) -> bool {
+    let rest = word.strip_prefix(flag);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+}
+
 /// Refuses flags that mean something on this machine only.
-fn refuse_what_is_here(command: &Command, name: &str) -> anyhow::Result<()> {
+fn refuse_what_is_here(command: &Command, name: &str, words: &[String]) -> anyhow::Result<()> {
     let recorded = |flag: &str| {
         Failure::usage(format!(
             "{flag} reads runs that are recorded here; {name} is carried out on another machine"
         ))
         .with_remedy("leave the other machine out; what was measured there is kept here, too")
     };
-    let page = match command {
-        Command::Assay(args) => Some(args.page),
-        Command::Run(args) => Some(args.page),
-        Command::Compare(args) => Some(args.page),
-        _ => None,
-    };
-    if page.is_some_and(|page| page.watch || page.open) {
+    let typed = |flag: &str| words.iter().any(|word| is_flag(word, flag));
+    if ["--watch", "--open"].iter().any(|flag| typed(flag)) {
         bail!(
             Failure::usage("--watch and --open show what is measured here").with_remedy(
                 "pgassay follow, or pgassay serve, shows the run as it comes from there"
             )
         );
     }
+    if let Some(flag) = OF_RECORDED.iter().find(|flag| typed(flag)) {
+        bail!(recorded(flag));
+    }
     match command {
-        Command::Assay(args) if args.resume.is_some() => bail!(recorded("--resume")),
-        Command::Run(args) if args.resume.is_some() => bail!(recorded("--resume")),
-        Command::Run(args) if args.repeat.is_some() => bail!(recorded("--repeat")),
-        Command::Compare(args) if args.resume.is_some() => bail!(recorded("--resume")),
-        Command::Compare(args) if args.recorded => bail!(recorded("--recorded")),
-        Command::Compare(args) if args.pool => bail!(recorded("--pool")),
-        Command::Lab(args) if args.resume.is_some() => bail!(recorded("--resume")),
-        Command::Lab(args) if args.report.is_some() => bail!(recorded("--report")),
         Command::Diagnose(args) if args.run.is_some() => bail!(recorded("diagnose RUN")),
         Command::Doctor(args) if args.fix => bail!(
             Failure::usage("--fix changes this machine only")

@@ -116,24 +116,18 @@ fn of_work(
     let sampling = sampled::Source::of(args)?;
     match args.targets.as_slice() {
         [a, b] => {
-            let a = record(
-                Some(a),
-                &args.set_a,
-                &work,
-                seed,
-                How::of(args),
-                terminal,
-                stop,
-            )?;
-            let b = record(
-                Some(b),
-                &args.set_b,
-                &work,
-                seed,
-                How::of(args),
-                terminal,
-                stop,
-            )?;
+            let mut recorded = |target, settings| {
+                record(
+                    Some(target),
+                    settings,
+                    &work,
+                    seed,
+                    How::of(args),
+                    terminal,
+                    stop,
+                )
+            };
+            let (a, b) = (recorded(a, &args.set_a)?, recorded(b, &args.set_b)?);
             show(&Difference::of(a, b), &args.show, terminal)?;
         }
         targets => {
