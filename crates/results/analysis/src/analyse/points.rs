@@ -11,7 +11,7 @@ use pgassay_model::workload::Dials;
 use super::failed::example;
 use super::machines;
 use crate::ceiling::Ceiling;
-use crate::levels::PointLevels;
+use crate::levels::{PointLevels, Separation};
 use crate::measured::{LatencyRange, PointAnalysis, TrialAnalysis};
 use crate::stats::Caveat;
 use crate::trial_view::{Server, TrialView, median_share, others_busy};
@@ -135,9 +135,14 @@ fn several_levels(levels: &PointLevels) -> Warning {
         text.push_str("; ");
         text.push_str(&separation);
     }
-    let remedy = match levels.separated_by.is_empty() {
-        true => "measure more trials (--trials), or give the load CPUs of its own (--pin)",
-        false => "hold what differs between the levels, and measure each by itself",
+    let placement = |by: &Separation| by.quantity == metrics::SHARED_CPU.heading;
+    let remedy = if levels.separated_by.is_empty() {
+        "measure more trials (--trials), or give the load CPUs of its own (--pin)"
+    } else if levels.separated_by.iter().any(placement) {
+        "measure each level by itself: --pin gives the load CPUs of its own, and taskset -c 0 pgassay … puts client and \
+         server on one"
+    } else {
+        "hold what differs between the levels, and measure each by itself"
     };
     Warning::new(Caveat::SeveralLevels.id(), text).with_remedy(remedy)
 }
