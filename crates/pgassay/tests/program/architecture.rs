@@ -22,6 +22,14 @@ const ACROSS: &[(&str, &str)] = &[
     ("report", "statements"),
 ];
 
+/// What the build script registers.
+const RECOGNISE: &[&str] = &[
+    "\npub const DETECTORS:",
+    "\npub fn audit(",
+    "\npub fn in_samples(",
+    "\npub fn in_run(",
+];
+
 /// Rules that ask another rule for what it knows of a statement: the one and the other.
 const RULES_OF_RULES: &[(&str, &str)] = &[
     // Rows that are read for nothing are left to it where an index would lead to the others.
@@ -341,7 +349,8 @@ fn a_rule_uses_no_other_rule() {
             .join("src")
             .join(module.join("/"))
             .with_extension("rs");
-        fs::read_to_string(file).is_ok_and(|text| text.contains("const DETECTORS:"))
+        let text = fs::read_to_string(file).unwrap_or_default();
+        RECOGNISE.iter().any(|sign| text.contains(sign))
     };
     let named = |module: &Module| module[1..].join("::");
     let graph = modules(&rules);

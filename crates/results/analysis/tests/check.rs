@@ -264,6 +264,45 @@ fn every_entry_has_a_case_that_fires_and_one_that_does_not() {
     }
 }
 
+/// The tests, and texts that are recorded for them, below a folder: each with the name of its file.
+fn tests_below(folder: &Path, found: &mut Vec<(String, String)>) {
+    for path in fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()) {
+        if path.is_dir() {
+            tests_below(&path, found);
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let text = text.split("#[cfg(test)]").last().unwrap_or_default();
+        let recorded = path.extension().is_some_and(|e| e == "txt");
+        if recorded || text.contains("#[test]") {
+            let stem = path.file_stem().unwrap().to_str().unwrap();
+            found.push((stem.replace('_', "-"), text.to_owned()));
+        }
+    }
+}
+
+#[test]
+fn every_entry_that_only_a_load_shows_has_a_test() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut tests = Vec::new();
+    for folder in [
+        "results/rules/src",
+        "pgassay/tests/weighed",
+        "results/analysis/tests/profiles",
+    ] {
+        tests_below(&crates.join(folder), &mut tests);
+    }
+    for entry in bottlenecks::ENTRIES {
+        // `"hot-row"`, or `Expected: cpu-function/hash_search`.
+        let forms = ["\"ID\"", "\"ID/", " ID\n", " ID/"].map(|form| form.replace("ID", entry.id));
+        let named = |(file, text): &(String, String)| {
+            file == entry.id || forms.iter().any(|form| text.contains(form))
+        };
+        let audited = audited().iter().any(|audited| audited.id == entry.id);
+        assert!(audited || tests.iter().any(named), "{}: no test", entry.id);
+    }
+}
+
 #[test]
 fn findings_name_a_remedy() {
     for cases in all_cases() {

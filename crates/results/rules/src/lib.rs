@@ -171,12 +171,12 @@ pub fn of_reference(
     tried: &Tried,
     saw: String,
 ) -> Option<Finding> {
-    let seen = detect::reference::setting(setting, tried, saw);
+    let seen = detect::differs_from_reference::setting(setting, tried, saw);
     let under = Circumstances {
         version: server.version_num,
         ..Circumstances::default()
     };
-    let mut finding = Finding::new(find(detect::reference::ENTRY)?, seen, under);
+    let mut finding = Finding::new(find(detect::differs_from_reference::ENTRY)?, seen, under);
     finding.title = format!("{} costs throughput", setting.name);
     finding.id = format!("{}/{}", finding.id, setting.name);
     origin::fit(&mut finding.remedy, &server.place, |name| {

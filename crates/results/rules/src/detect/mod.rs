@@ -5,8 +5,8 @@
 //! `common`.
 
 mod common;
+pub(super) mod differs_from_reference;
 pub mod links;
-pub(super) mod reference;
 #[cfg(test)]
 pub mod tests;
 
@@ -125,7 +125,7 @@ pub fn all() -> impl Iterator<Item = (&'static str, Kind)> {
         )
         .chain(waits::ROWS.iter().map(|row| (row.entry, Kind::Waits)))
         .chain(others::ENTRIES.iter().copied())
-        .chain([(reference::ENTRY, Kind::Reference)])
+        .chain([(differs_from_reference::ENTRY, Kind::Reference)])
 }
 
 /// What an audit makes of an entry; none if no detector looks for it in facts. A finding

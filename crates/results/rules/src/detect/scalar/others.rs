@@ -8,7 +8,7 @@ use crate::detect::common::hits::Named;
 use crate::detect::common::{nodes, wait_shares, waiting};
 use crate::detect::links::of_class;
 use crate::detect::scalar::waits;
-use crate::detect::scalar::{computations, felt};
+use crate::detect::scalar::{costly_computation, setting_felt};
 use crate::detect::tenths;
 use crate::evidence::{Evidence, RunEvidence};
 use crate::finding::{Basis, Confidence, Finding, Observation, Severity};
@@ -37,8 +37,8 @@ pub const ENTRIES: &[(&str, Kind)] = &[
     (FUNCTION, Kind::Samples),
     (CLASS, Kind::Samples),
     (nodes::NODE, Kind::Run),
-    (felt::FELT, Kind::Run),
-    (computations::ENTRY, Kind::Samples),
+    (setting_felt::FELT, Kind::Run),
+    (costly_computation::ENTRY, Kind::Samples),
 ];
 
 /// All of them; `found` is what rules have found.
@@ -53,10 +53,10 @@ pub fn look(evidence: &Evidence, findings: &[Finding]) -> Vec<Named> {
             named.extend(unnamed(run));
         }
     }
-    named.extend(felt::look(evidence));
+    named.extend(setting_felt::look(evidence));
     named.extend(nodes::look(evidence, findings));
     if let Some(profile) = evidence.profile {
-        named.extend(computations::look(profile, evidence.run.as_ref()));
+        named.extend(costly_computation::look(profile, evidence.run.as_ref()));
         named.extend(libraries(profile));
         named.extend(classes(profile, findings));
         named.extend(functions(profile, findings));
