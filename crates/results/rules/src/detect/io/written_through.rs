@@ -265,7 +265,7 @@ mod tests {
     fn waits_for_each_write_are_the_file_systems_doing() {
         let attributed = directory(Holds::Data, "rw", &["/srv/pg/base", "/srv/pg/base/5"]);
         let found = found_in_directories(GROWS, vec![attributed], |_| {});
-        let written = one(&found, ENTRY);
+        let written = one(&found, "written-through");
         assert!((written.budget_share.unwrap() - 5.0 / 5.6).abs() < 1e-9);
         assert_eq!(written.severity, Severity::High);
         assert!(
@@ -274,19 +274,25 @@ mod tests {
         );
         // The queue for the table, and the wait for its file, are what it shows itself by.
         for id in ["relation-extension", "wait-event/IO:DataFileExtend"] {
-            assert_eq!(one(&found, id).cause.as_deref(), Some(ENTRY), "{id}");
+            assert_eq!(
+                one(&found, id).cause.as_deref(),
+                Some("written-through"),
+                "{id}"
+            );
         }
 
         let mounted = directory(Holds::Tablespace, "rw,relatime,rw,sync", &[]);
         let found = found_in_directories(GROWS, vec![mounted], |_| {});
-        assert!(steps(one(&found, ENTRY))[0].starts_with("mount -o remount,async /srv "));
+        assert!(
+            steps(one(&found, "written-through"))[0].starts_with("mount -o remount,async /srv ")
+        );
     }
 
     #[test]
     fn a_file_system_that_takes_writes_over_is_not_blamed() {
         let told = |directory: Directory, waits| {
             let found = found_in_directories(waits, vec![directory], |_| {});
-            found.iter().any(|finding| finding.id == ENTRY)
+            found.iter().any(|finding| finding.id == "written-through")
         };
         assert!(!told(
             directory(Holds::Data, "rw,async,discard", &[]),
