@@ -9,7 +9,6 @@ mod catalogues;
 pub mod cgroup;
 mod cpu;
 mod executed;
-mod explained;
 pub mod follow;
 pub mod glance;
 mod growth;

@@ -7,22 +7,25 @@
 //!
 //! A statement of another program is only explained where its role is the session's own ([`super::own_role`]).
 
-use pgassay_model::observed::plans::{Execution, InnerStatement, Node, Plan, TriggerRun};
+use pgassay_model::observed::plans::{
+    Clause, Execution, Expr, InnerStatement, Node, NodeType, Plan, TriggerRun,
+};
 use pgassay_pgwire::{QueryError, Session};
+use pgassay_plan::explain::{drop_outputs, is_generic, node};
 use serde_json::Value;
 
 use super::catalogues::Catalogues;
 use super::executed::{Executed, Inner, PLANNED, begins_with, inner};
-use super::explained::{OUTPUT, clean, drop_outputs, is_generic, node};
 use super::logged::Longest;
 use super::own_role::may_plan;
 use super::relations::{TABLES, relations};
 use super::statements::Example;
 use super::what_if;
+use pgassay_text::normalise::normalise;
 use pgassay_text::quote::quote_literal;
 
 /// Nodes of which what a select list shows is kept.
-const SHOWING: &[&str] = &["Aggregate", "WindowAgg"];
+const SHOWING: &[NodeType] = &[NodeType::Aggregate, NodeType::WindowAgg];
 /// What is asked about.
 const FUNCTIONS: &str = "functions of its plan";
 /// The plan of a statement, or why there is none. `executed` is what came of executing it, where a load of ours sends
@@ -128,7 +131,7 @@ fn add_inner(plan: &mut Plan, executed: &mut Executed, not_observed: &mut Vec<St
         return;
     }
     let of = |inner: Inner| InnerStatement {
-        text: clean(&inner.text),
+        text: normalise(&inner.text).text,
         calls: inner.calls,
         ms: inner.ms,
         root: inner.root.map(|root| {
@@ -333,25 +336,13 @@ fn is_of_this_database(session: &mut Session, example: &Example) -> Result<(), S
     }
 }
 
-/// Words before an opening parenthesis, without their schema.
-fn called(expression: &str) -> impl Iterator<Item = &str> {
-    expression.match_indices('(').filter_map(|(at, _)| {
-        let before = &expression[..at];
-        let word = |c: char| c.is_alphanumeric() || c == '_';
-        let name = &before[before.rfind(|c| !word(c)).map_or(0, |i| {
-            i + before[i..].chars().next().map_or(1, char::len_utf8)
-        })..];
-        (!name.is_empty()).then_some(name)
-    })
-}
-
 /// Adds what the catalogues say of functions that interpret: their language, and how ALTER FUNCTION names those that
 /// are VOLATILE. Functions in SQL that still stand in a plan were not inlined.
 fn functions(catalogues: &mut Catalogues<'_>, plan: &mut Plan) {
     let all = plan.root.all();
     let conditions = all.iter().flat_map(|(_, node)| node.conditions.values());
-    let mut names: Vec<&str> = conditions.flat_map(|condition| called(condition)).collect();
-    names.extend(all.iter().filter_map(|(_, node)| node.function.as_deref()));
+    let mut names: Vec<String> = conditions.flat_map(Expr::calls).collect();
+    names.extend(all.iter().filter_map(|(_, node)| node.function.clone()));
     names.sort_unstable();
     names.dedup();
     if names.is_empty() {
@@ -385,19 +376,8 @@ fn functions(catalogues: &mut Catalogues<'_>, plan: &mut Plan) {
 fn keep_what_tells(plan: &mut Plan) {
     let functions = &plan.functions;
     let tells = |node: &Node| {
-        let calls = |text: &String| called(text).any(|name| functions.contains_key(name));
-        SHOWING.contains(&node.kind.as_str()) || node.conditions.get(OUTPUT).is_some_and(calls)
+        let calls = |of: &Expr| of.calls().iter().any(|name| functions.contains_key(name));
+        SHOWING.contains(&node.kind) || node.conditions.get(&Clause::Output).is_some_and(calls)
     };
     drop_outputs(&mut plan.root, &tells);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn functions_are_words_before_a_parenthesis() {
-        let names: Vec<&str> = called("(public.f(lower(t.é), (a + b)) = $1)").collect();
-        assert_eq!(names, ["f", "lower"]);
-    }
 }

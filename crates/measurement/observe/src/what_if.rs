@@ -8,14 +8,14 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use pgassay_model::observed::plans::{Alternative, DISABLE_COST, Node};
+use pgassay_model::observed::plans::{Alternative, DISABLE_COST, Node, NodeType};
 use pgassay_pgwire::Session;
+use pgassay_plan::explain::{drop_outputs, node};
 use pgassay_text::quote::quote_literal;
 use serde_json::Value;
 
 use super::catalogues::Catalogues;
 use super::executed::Executed;
-use super::explained::{drop_outputs, node};
 
 /// Settings of the planner, beside those that begin with `enable_`, of which a value that is not the server's
 /// own may spoil plans.
@@ -339,12 +339,12 @@ fn cost(root: &Node) -> f64 {
 }
 
 /// What a plan does, node by node.
-fn shape(root: &Node) -> Vec<(&str, Option<&str>, Option<&str>, bool)> {
+fn shape(root: &Node) -> Vec<(&NodeType, Option<&str>, Option<&str>, bool)> {
     let all = root.all().into_iter();
     all.map(|(parent, node)| {
         let hashed = parent.is_some_and(|parent| parent.hashes(node));
         (
-            node.kind.as_str(),
+            &node.kind,
             node.alias.as_deref(),
             node.index.as_deref(),
             hashed,

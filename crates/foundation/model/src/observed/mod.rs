@@ -6,7 +6,6 @@
 
 pub mod blockers;
 pub mod growth;
-mod nodes;
 pub mod plans;
 pub mod stacks;
 pub mod statements;

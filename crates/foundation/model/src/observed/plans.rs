@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+pub use pgassay_plan::{Clause, Expr, JoinType, Node, NodeType, Operation, Relationship, Work};
 use serde::{Deserialize, Serialize};
 
 /// What came of asking for a statement's plan.
@@ -47,6 +48,19 @@ pub struct Plan {
     /// Plans that the statement would have under other settings, as far as they cost less.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alternatives: Vec<Alternative>,
+}
+
+impl Plan {
+    /// The part of all that the plan does that a node and its inputs account for, 0 to 1: of the time, where it was
+    /// executed, else of the cost.
+    pub fn part(&self, node: &Node) -> f64 {
+        if self.executed.is_some() {
+            let total = self.root.own_ms().max(f64::MIN_POSITIVE);
+            return (node.own_ms() / total).min(1.0);
+        }
+        let cost = self.root.times(node).unwrap_or(1.0) * node.cost;
+        (cost / self.root.cost.max(cost).max(f64::MIN_POSITIVE)).min(1.0)
+    }
 }
 
 /// An execution under EXPLAIN ANALYZE.
@@ -119,88 +133,6 @@ pub struct Alternative {
     pub times_ms: Option<(f64, f64)>,
 }
 
-/// A node of a plan. Conditions are without literals.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Node {
-    /// `Seq Scan`.
-    #[serde(rename = "type")]
-    pub kind: String,
-    /// What a node that writes does: `Insert`, `Update`, `Delete`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub operation: Option<String>,
-    /// `schema.name` of what it scans.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub relation: Option<String>,
-    /// By which name the statement knows that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub alias: Option<String>,
-    /// The index that it uses.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub index: Option<String>,
-    /// `Filter`, `Index Cond`, `Join Filter` …, by name.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub conditions: BTreeMap<String, String>,
-    /// What a sort sorts by.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub sort_key: Vec<String>,
-    /// What an aggregate groups by.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub group_key: Vec<String>,
-    /// How it stands to its parent: `SubPlan`, `InitPlan`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub relationship: Option<String>,
-    /// How expressions name a subplan: `SubPlan 1`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub subplan: Option<String>,
-    /// What a join keeps: `Inner`, `Left`, `Semi`, `Anti`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub join: Option<String>,
-    /// Subplans of an append that were not needed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub subplans_removed: Option<f64>,
-    /// The common table expression that it scans.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cte: Option<String>,
-    /// The common table expression that it computes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub computes: Option<String>,
-    /// The function whose rows it scans.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub function: Option<String>,
-    /// Rows that the planner expects.
-    pub rows: f64,
-    /// Rows that came each time, where it ran and was looked at (EXPLAIN ANALYZE, `auto_explain.log_analyze`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub actual_rows: Option<f64>,
-    /// What it did in an execution that was looked at; none where it was not executed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub work: Option<Work>,
-    /// Bytes of a row.
-    pub width: f64,
-    /// Total cost, in the planner's units.
-    pub cost: f64,
-    /// Its inputs and subplans.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub nodes: Vec<Node>,
-}
-
-/// What a node did in an execution. What its inputs did is theirs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Work {
-    /// How often it was executed, workers counted apart.
-    pub loops: f64,
-    /// Rows that its conditions took away, each time.
-    pub removed: f64,
-    /// Milliseconds of all times, without its inputs'.
-    pub ms: f64,
-    /// Blocks that it looked up, of all times.
-    pub blocks: f64,
-    /// Blocks of temporary files that it wrote, of all times.
-    pub temporary_blocks: f64,
-}
-
 /// What the catalogues say of a relation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -266,8 +198,8 @@ pub struct TriggerFacts {
     pub language: String,
     /// Whether it is called for each row, and not once a statement.
     pub for_each_row: bool,
-    /// What calls it: `Insert`, `Update`, `Delete`.
-    pub events: Vec<String>,
+    /// What calls it.
+    pub events: Vec<Operation>,
 }
 
 /// What the catalogues say of a foreign key, seen from the table that it refers to.

@@ -5,27 +5,27 @@ use crate::detect::common::hits::weighty;
 use crate::evidence::RunEvidence;
 use pgassay_evidence::observed::statements::StatementTime;
 use pgassay_model::observed::growth::Grown;
-use pgassay_model::observed::plans::{Node, Plan};
+use pgassay_model::observed::plans::{Node, NodeType, Operation, Plan};
 
 /// Fewer scans or calls are chance.
 const FEW: f64 = 10.0;
 /// Nodes that hand on the rows of their input.
-const PASSING: &[&str] = &[
-    "Gather",
-    "Gather Merge",
-    "Incremental Sort",
-    "Limit",
-    "Materialize",
-    "Result",
-    "Sort",
-    "Subquery Scan",
+const PASSING: &[NodeType] = &[
+    NodeType::Gather,
+    NodeType::GatherMerge,
+    NodeType::IncrementalSort,
+    NodeType::Limit,
+    NodeType::Materialize,
+    NodeType::Result,
+    NodeType::Sort,
+    NodeType::SubqueryScan,
 ];
 /// Nodes that scan a table each time that they are asked anew.
-const SCANS: &[&str] = &[
-    "Bitmap Heap Scan",
-    "Index Only Scan",
-    "Index Scan",
-    "Seq Scan",
+const SCANS: &[NodeType] = &[
+    NodeType::BitmapHeapScan,
+    NodeType::IndexOnlyScan,
+    NodeType::IndexScan,
+    NodeType::SeqScan,
 ];
 
 /// The counters of a table that only this statement's plan reads, and at one place.
@@ -38,7 +38,7 @@ fn own<'a>(
     let name = node.relation.as_deref()?;
     let reads = |plan: &Plan| {
         let all = plan.root.all().into_iter();
-        all.filter(|(_, n)| n.relation.as_deref() == Some(name) && n.kind != "ModifyTable")
+        all.filter(|(_, n)| n.relation.as_deref() == Some(name) && !n.writes())
             .count()
     };
     let mut others = weighty(run).filter(|other| other.id != statement.id);
@@ -81,7 +81,7 @@ pub fn read_a_call(
     node: &Node,
 ) -> Option<f64> {
     // An index alone gives rows that its table does not count.
-    let counts = SCANS.contains(&node.kind.as_str()) && node.kind != "Index Only Scan";
+    let counts = SCANS.contains(&node.kind) && node.kind != NodeType::IndexOnlyScan;
     let table = own(run, statement, plan, node).filter(|_| counts)?;
     Some(table.rows_read() / calls(statement)?)
 }
@@ -98,15 +98,15 @@ fn counted(run: &RunEvidence, statement: &StatementTime, plan: &Plan, node: &Nod
     let mut path = path(&plan.root, node)?;
     path.pop();
     while let Some(above) = path.last() {
-        if above.kind == "Nested Loop" {
+        if above.kind == NodeType::NestedLoop {
             let inner = above.nodes.get(1)?;
             // One that executes the other side for each row, and not what is below that.
             let is_outer = path_contains(above.nodes.first()?, node);
-            let loops = is_outer && SCANS.contains(&inner.kind.as_str());
+            let loops = is_outer && SCANS.contains(&inner.kind);
             let each = scans(own(run, statement, plan, inner).filter(|_| loops)?)?;
             return Some(each / scans(own(run, statement, plan, node)?)?);
         }
-        if !PASSING.contains(&above.kind.as_str()) || above.conditions.contains_key("Filter") {
+        if !PASSING.contains(&above.kind) || above.filter().is_some() {
             return None;
         }
         path.pop();
@@ -138,17 +138,17 @@ pub fn path<'p>(root: &'p Node, wanted: &Node) -> Option<Vec<&'p Node>> {
 pub fn changed_nothing(run: &RunEvidence, statement: &StatementTime, plan: &Plan) -> bool {
     let root = &plan.root;
     let none = |input: &Node| input.actual_rows == Some(0.0);
-    if root.kind != "ModifyTable" || root.nodes.is_empty() || !root.nodes.iter().all(none) {
+    if !root.writes() || root.nodes.is_empty() || !root.nodes.iter().all(none) {
         return false;
     }
     let counters = statement.counters.as_ref();
     if let Some(rows) = counters.and_then(|counters| counters.rows) {
         return rows >= 0.5;
     }
-    let written = match root.operation.as_deref() {
-        Some("Insert") => "n_tup_ins",
-        Some("Update") => "n_tup_upd",
-        Some("Delete") => "n_tup_del",
+    let written = match root.operation {
+        Some(Operation::Insert) => "n_tup_ins",
+        Some(Operation::Update) => "n_tup_upd",
+        Some(Operation::Delete) => "n_tup_del",
         _ => return false,
     };
     let table = root.relation.as_deref().and_then(|name| run.table(name));

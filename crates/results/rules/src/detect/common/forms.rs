@@ -1,13 +1,43 @@
 //! Forms of conditions that no ordinary index serves, and what to write instead, as a table.
 
+use pgassay_model::observed::plans::Expr;
+
 /// A form of a condition.
 struct Form {
-    /// How a condition shows it; one with `(` is a function's name.
-    sign: &'static str,
+    sign: Sign,
     /// Whether such a condition looks for a few rows, whatever the planner takes by default.
     searches: bool,
     /// What to write instead.
     instead: &'static str,
+}
+
+/// How a condition shows its form.
+enum Sign {
+    /// It calls this function.
+    Call(&'static str),
+    /// It has this operator.
+    Operator(&'static str),
+    /// It converts to this type.
+    Cast(&'static str),
+    /// It looks for a value within a column.
+    Member,
+}
+
+impl Sign {
+    fn is_of(&self, condition: &Expr) -> bool {
+        condition.walk().any(|part| match (self, part) {
+            (Self::Call(name), Expr::Call(path, _)) => path
+                .last()
+                .is_some_and(|last| last.eq_ignore_ascii_case(name)),
+            (Self::Operator(sign), Expr::Op(_, operator, _)) => operator == sign,
+            (Self::Cast(to), Expr::Cast(_, of)) => of == to,
+            (Self::Member, Expr::Op(_, operator, of)) => {
+                let within = matches!(**of, Expr::Quantified { all: false, .. });
+                within && operator == "=" && !of.columns().is_empty()
+            }
+            _ => false,
+        })
+    }
 }
 
 const RANGE: &str = "compare the column itself with the bounds (column >= … AND column < …), which an index on it serves, in the place of a \
@@ -23,20 +53,20 @@ const MEMBER: &str = "write it by an operator that an index USING gin (column) s
 
 /// The first that a condition shows counts.
 const FORMS: &[Form] = &[
-    form("strpos(", true, WITHIN),
-    form(" = ANY (", false, MEMBER),
-    form("date_trunc(", false, RANGE),
-    form("date_part(", false, RANGE),
-    form("extract(", false, RANGE),
-    form("to_char(", false, RANGE),
-    form(")::date", false, RANGE),
-    form(" ~~ ", false, PATTERN),
-    form(" ~~* ", false, PATTERN_OF_ANY_CASE),
-    form(" ~* ", false, PATTERN_OF_ANY_CASE),
-    form(" ~ ", false, PATTERN),
+    form(Sign::Call("strpos"), true, WITHIN),
+    form(Sign::Member, false, MEMBER),
+    form(Sign::Call("date_trunc"), false, RANGE),
+    form(Sign::Call("date_part"), false, RANGE),
+    form(Sign::Call("extract"), false, RANGE),
+    form(Sign::Call("to_char"), false, RANGE),
+    form(Sign::Cast("date"), false, RANGE),
+    form(Sign::Operator("~~"), false, PATTERN),
+    form(Sign::Operator("~~*"), false, PATTERN_OF_ANY_CASE),
+    form(Sign::Operator("~*"), false, PATTERN_OF_ANY_CASE),
+    form(Sign::Operator("~"), false, PATTERN),
 ];
 
-const fn form(sign: &'static str, searches: bool, instead: &'static str) -> Form {
+const fn form(sign: Sign, searches: bool, instead: &'static str) -> Form {
     Form {
         sign,
         searches,
@@ -53,26 +83,9 @@ pub struct Known {
 }
 
 /// What is known of a condition's form; none where an index may serve it as it is.
-pub fn known(condition: &str) -> Option<Known> {
-    let lower = condition.to_ascii_lowercase();
-    let shows = |form: &&Form| {
-        let sign = form.sign.to_ascii_lowercase();
-        lower.match_indices(&sign).any(|(at, _)| {
-            let before = lower[..at].chars().next_back();
-            let function = sign.ends_with('(') && !sign.starts_with(' ');
-            // A column before `= ANY` is a list of values, which an index serves.
-            let listed = sign.starts_with(" = any")
-                && !before.is_some_and(|c| c.is_ascii_digit() || c == ')');
-            !(listed || function && before.is_some_and(|c| c.is_alphanumeric() || c == '_'))
-        })
-    };
-    let form = FORMS.iter().find(shows)?;
-    // `(t.a)::text = ANY ($1)`: on the right there must be a column.
-    let member = form.sign.contains("ANY");
-    let of_values = lower.contains(" = any ('")
-        || lower.contains(" = any ($")
-        || lower.contains(" = any (array[");
-    (!(member && of_values)).then_some(Known {
+pub fn known(condition: &Expr) -> Option<Known> {
+    let form = FORMS.iter().find(|form| form.sign.is_of(condition))?;
+    Some(Known {
         searches: form.searches,
         instead: form.instead,
     })
@@ -84,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_pattern_of_any_case_is_not_told_of_an_index_of_its_beginning() {
-        let instead = |condition: &str| known(condition).map(|known| known.instead);
+        let instead = |condition: &str| known(&condition.into()).map(|known| known.instead);
         for condition in ["(c.name ~~* $1)", "((c.name)::text ~* $1)"] {
             assert_eq!(instead(condition), Some(PATTERN_OF_ANY_CASE), "{condition}");
         }
@@ -93,12 +106,12 @@ mod tests {
 
     #[test]
     fn forms_that_no_index_serves_are_known() {
-        let searches = |text| known(text).map(|known| known.searches);
+        let searches = |text: &str| known(&text.into()).map(|known| known.searches);
         assert_eq!(searches("(date_trunc($1::text, t.at) = $2)"), Some(false));
         assert_eq!(searches("(EXTRACT(year FROM t.at) = $1)"), Some(false));
         assert_eq!(searches("((t.name)::text ~~ $1)"), Some(false));
         assert_eq!(searches("($1 = ANY (t.tags))"), Some(false));
-        assert!(known("(strpos(t.a, $1) > 0)").is_some_and(|k| k.instead.contains("LIKE")));
+        assert!(known(&"(strpos(t.a, $1) > 0)".into()).is_some_and(|k| k.instead.contains("LIKE")));
     }
 
     #[test]
@@ -114,7 +127,7 @@ mod tests {
             "(t.a IS DISTINCT FROM $1)",
             "(NOT (t.a = $1))",
         ] {
-            assert!(known(sound).is_none(), "{sound}");
+            assert!(known(&sound.into()).is_none(), "{sound}");
         }
     }
 }

@@ -283,7 +283,7 @@ pub fn asks_catalogues(statement: &StatementTime) -> bool {
         .iter()
         .any(|(_, n)| n.function.as_deref().is_some_and(|f| f.starts_with("pg_")))
         || statement.text.contains("pg_stat");
-    let reads = !all.iter().any(|(_, n)| n.kind == "ModifyTable");
+    let reads = !all.iter().any(|(_, n)| n.writes());
     some && reads && !counters && tables.all(of_catalogue)
 }
 

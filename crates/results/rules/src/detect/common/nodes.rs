@@ -1,14 +1,15 @@
 //! Where the time of a statement goes within its plan: what no rule knows is named by the node that takes most of it, as an
 //! execution shows it, or else as the planner estimates its cost.
 
-use crate::detect::common::conditions::calls_in;
 use crate::detect::common::counts;
 use crate::detect::common::hits::{Hit, Named, Part, asks_catalogues, is_about, joined, weighty};
 use crate::detect::tenths;
 use crate::evidence::{Evidence, RunEvidence};
 use crate::finding::{Basis, Confidence, Finding, Observation, Severity, StepKind};
 use pgassay_evidence::observed::statements::StatementTime;
-use pgassay_model::observed::plans::{Node, Plan, TriggerRun, Work};
+use pgassay_model::observed::plans::{
+    Clause, Expr, Node, NodeType, Operation, Plan, TriggerRun, Work,
+};
 use pgassay_text::number::counted;
 
 /// The entry.
@@ -59,7 +60,7 @@ impl Busy<'_> {
     /// Whether it looks up far more blocks than a row takes. Who writes a row looks up its place in the table and in each
     /// index, and gives none.
     fn reads_many_blocks(&self) -> bool {
-        self.node.kind != "ModifyTable"
+        !self.node.writes()
             && self.work.blocks >= MANY_BLOCKS
             && self.work.blocks >= 20.0 * self.given() * self.work.loops
     }
@@ -68,7 +69,7 @@ impl Busy<'_> {
     fn does_much(&self) -> bool {
         self.gone_through() >= FEW_ROWS
             || self.work.loops >= OFTEN
-            || self.work.ms >= LONG_MS && self.node.kind != "ModifyTable"
+            || self.work.ms >= LONG_MS && !self.node.writes()
             || self.reads_many_blocks()
     }
 
@@ -114,14 +115,13 @@ fn called(node: &Node) -> String {
         .or(node.cte.as_ref());
     match of {
         Some(of) => format!("{} on {of}", node.kind),
-        None => node.kind.clone(),
+        None => node.kind.to_string(),
     }
 }
 
-fn condition(node: &Node) -> Option<&str> {
-    let keys = ["Filter", "Join Filter", "Recheck Cond"].iter();
-    let mut found = keys.filter_map(|key| node.conditions.get(*key));
-    found.next().map(String::as_str)
+fn condition(node: &Node) -> Option<&Expr> {
+    node.any_of(&[Clause::Filter, Clause::JoinFilter, Clause::RecheckCond])
+        .next()
 }
 
 /// The nodes of a plan that was executed, the busiest first.
@@ -299,8 +299,8 @@ impl At<'_> {
         let through = all.iter().map(Busy::gone_through).fold(0.0, f64::max);
         // Rows that it writes are not given, and of a sum or a count none but one.
         let root = &plan.root;
-        let sums = root.kind == "Aggregate" && root.group_key.is_empty();
-        let gives = root.kind != "ModifyTable" && !sums;
+        let sums = root.sums();
+        let gives = !root.writes() && !sums;
         let wastes = through >= MANY_ROWS && through >= TOO_MANY * given && gives
             || first.reads_many_blocks();
         let saw = format!(
@@ -425,7 +425,7 @@ impl At<'_> {
             tenths(part),
             slowest.calls,
         );
-        let inserts = plan.root.operation.as_deref() == Some("Insert");
+        let inserts = plan.root.operation == Some(Operation::Insert);
         // The key that is referred to always has an index: what finds a row by it is what a sound key costs.
         let is_sound = slowest.constraint.is_some() && inserts && each < LONG_MS;
         let advice = match &slowest.constraint {
@@ -497,7 +497,7 @@ fn named(busy: &Busy, seen: Observation) -> Named {
 fn finds(busy: &Busy, plan: &Plan) -> bool {
     let root = &plan.root;
     let feeds = busy.parent.is_some_and(|parent| std::ptr::eq(parent, root));
-    feeds && root.kind == "ModifyTable" && busy.work.removed < 1.0 && !busy.reads_many_blocks()
+    feeds && root.writes() && busy.work.removed < 1.0 && !busy.reads_many_blocks()
 }
 
 /// Whether less work would not spare a wait: for other sessions, for the log, for the client, for a time; for files to be
@@ -530,16 +530,16 @@ fn trigger(of: &TriggerRun) -> String {
 /// What to look at, by what the node does.
 fn step(busy: &Busy, plan: &Plan) -> String {
     let node = busy.node;
-    let table = node.relation.as_deref().unwrap_or(&node.kind);
+    let table = node.relation.as_deref().unwrap_or(node.kind.as_str());
     if busy.work.temporary_blocks > 0.0 {
         return format!(
             "it wrote {:.0} blocks of temporary files: more work_mem for this statement, or fewer and narrower rows",
             busy.work.temporary_blocks
         );
     }
-    let searches = node.relation.is_some() || node.conditions.contains_key("Join Filter");
+    let searches = node.relation.is_some() || node.conditions.contains_key(&Clause::JoinFilter);
     if searches && busy.work.removed >= 10.0 * busy.given().max(1.0) {
-        let by = condition(node).unwrap_or("its condition");
+        let by = condition(node).map_or_else(|| "its condition".to_owned(), ToString::to_string);
         return format!(
             "an index that finds the rows which {by} keeps: on what it compares, and in a form that compares columns as they are"
         );
@@ -553,7 +553,7 @@ fn step(busy: &Busy, plan: &Plan) -> String {
         );
     }
     let is_inner = busy.parent.is_some_and(|parent| {
-        parent.kind == "Nested Loop"
+        parent.kind == NodeType::NestedLoop
             && parent
                 .nodes
                 .get(1)
@@ -581,19 +581,19 @@ fn step(busy: &Busy, plan: &Plan) -> String {
              (see whether the planner expects so many rows)"
         );
     }
-    match node.kind.as_str() {
-        "Sort" | "Incremental Sort" => format!(
+    match node.kind {
+        NodeType::Sort | NodeType::IncrementalSort => format!(
             "an index in the order of {}, so that nothing is sorted; or a condition that leaves fewer rows",
-            node.sort_key.join(", ")
+            Expr::List(node.sort_key.clone())
         ),
-        "Aggregate" | "WindowAgg" | "Group" | "Unique" | "SetOp" => {
+        NodeType::Aggregate | NodeType::WindowAgg | NodeType::Group | NodeType::Unique | NodeType::SetOp => {
             "fewer rows below it, or its result kept: a summary table, a materialized view, a counter".to_owned()
         }
-        "Function Scan" | "ProjectSet" | "Result" | "Table Function Scan" => format!(
+        NodeType::FunctionScan | NodeType::ProjectSet | NodeType::Result | NodeType::TableFunctionScan => format!(
             "{:.0} rows are made by a function each time: have it make fewer, or keep them in a table",
             busy.given()
         ),
-        "ModifyTable" => format!(
+        NodeType::ModifyTable => format!(
             "fewer rows or columns written, fewer indexes on {table}; see whether its updates are HOT"
         ),
         _ if busy.gone_through() <= 2.0 * plan.root.actual_rows.unwrap_or(0.0) => {
@@ -612,9 +612,7 @@ fn step(busy: &Busy, plan: &Plan) -> String {
 fn calls<'p>(node: &Node, plan: &'p Plan) -> Option<&'p str> {
     let mut names = plan.functions.keys();
     let name = names.find(|name| {
-        node.conditions
-            .values()
-            .any(|text| calls_in(text, name) > 0)
+        node.conditions.values().any(|of| of.calls().contains(name))
             || node.function.as_ref() == Some(name)
     });
     name.map(String::as_str)
@@ -623,8 +621,7 @@ fn calls<'p>(node: &Node, plan: &'p Plan) -> Option<&'p str> {
 /// Whether a node is a part of a subquery that expressions call.
 fn within_subplan(root: &Node, node: &Node) -> bool {
     let path = counts::path(root, node).unwrap_or_default();
-    path.iter()
-        .any(|above| above.relationship.as_deref() == Some("SubPlan"))
+    path.iter().any(|above| above.is_subplan())
 }
 
 mod catalogue;

@@ -5,25 +5,25 @@ use crate::detect::common::scans::MINOR;
 use crate::evidence::{Evidence, RunEvidence};
 use crate::finding::{Confidence, Observation, StepKind};
 use pgassay_evidence::observed::statements::StatementTime;
-use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
+use pgassay_model::observed::plans::{Node, NodeType, Plan, RelationFacts};
 
 /// Nodes that hand on the rows of their input.
-const PASSING: &[&str] = &[
-    "Gather",
-    "Gather Merge",
-    "Hash",
-    "Incremental Sort",
-    "Materialize",
-    "Memoize",
-    "Sort",
-    "Subquery Scan",
+const PASSING: &[NodeType] = &[
+    NodeType::Gather,
+    NodeType::GatherMerge,
+    NodeType::Hash,
+    NodeType::IncrementalSort,
+    NodeType::Materialize,
+    NodeType::Memoize,
+    NodeType::Sort,
+    NodeType::SubqueryScan,
 ];
 
 /// The node whose rows one hands on.
 pub fn source(node: &Node) -> &Node {
-    let filtered = node.conditions.contains_key("Filter");
+    let filtered = node.filter().is_some();
     match node.nodes.first() {
-        Some(input) if PASSING.contains(&node.kind.as_str()) && !filtered => source(input),
+        Some(input) if PASSING.contains(&node.kind) && !filtered => source(input),
         _ => node,
     }
 }
@@ -100,14 +100,6 @@ impl At<'_> {
 
 pub fn advice(text: impl Into<String>) -> (StepKind, String) {
     (StepKind::Advice, text.into())
-}
-
-/// A column of a table by an expression that is no more than that: `r.at DESC` is `at`.
-pub fn column<'f>(expression: &str, facts: &'f RelationFacts) -> Option<&'f str> {
-    let bare = expression.split(' ').next()?.trim_matches(['(', ')']);
-    let name = bare.rsplit('.').next()?.trim_matches('"');
-    let mut columns = facts.columns.iter().map(String::as_str);
-    columns.find(|column| *column == name)
 }
 
 /// Whether a valid index of all rows begins with these columns.

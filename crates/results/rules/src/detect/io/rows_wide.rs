@@ -5,7 +5,7 @@ use crate::detect::common::hits::{Hit, Left, Part, joined, of_pages, with_plans}
 use crate::detect::{Detector, run};
 use crate::evidence::Evidence;
 use crate::finding::{Confidence, Observation, StepKind};
-use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
+use pgassay_model::observed::plans::{Node, NodeType, Plan, RelationFacts};
 use pgassay_text::quote::quote_ident;
 
 pub const DETECTORS: &[Detector] = &[run("rows-wide", wide)];
@@ -24,11 +24,11 @@ const TOASTED: f64 = 2032.0;
 fn scanned(plan: &Plan) -> Option<(&Node, &str, &RelationFacts)> {
     let all = plan.root.all().into_iter();
     let scans = all.filter_map(|(_, node)| {
-        let kinds = ["Seq Scan", "Bitmap Heap Scan"];
+        let kinds = [NodeType::SeqScan, NodeType::BitmapHeapScan];
         let table = node
             .relation
             .as_deref()
-            .filter(|_| kinds.contains(&node.kind.as_str()))?;
+            .filter(|_| kinds.contains(&node.kind))?;
         Some((node, table, plan.relations.get(table)?))
     });
     scans.max_by(|a, b| plan.part(a.0).total_cmp(&plan.part(b.0)))
@@ -200,7 +200,7 @@ mod tests {
         let root = Node {
             kind: "Seq Scan".into(),
             relation: Some("public.t".into()),
-            conditions: [("Filter".to_owned(), "(t.a = $1)".to_owned())].into(),
+            conditions: [(Clause::Filter, "(t.a = $1)".into())].into(),
             rows,
             actual_rows: Some(500.0),
             work: Some(Work {

@@ -9,7 +9,7 @@ use crate::finding::{Basis, Confidence, FULL, Judged, NotJudged, Observation, Se
 use pgassay_evidence::metrics;
 use pgassay_evidence::observed::statements::StatementTime;
 use pgassay_evidence::profile::Summary;
-use pgassay_model::observed::plans::{Node, Plan};
+use pgassay_model::observed::plans::{Node, NodeType, Plan};
 
 pub const DETECTORS: &[Detector] = &[
     run(SATURATED, saturated),
@@ -313,14 +313,18 @@ fn busiest(run: &RunEvidence, statement: &StatementTime, plan: &Plan) -> Option<
         false => (counted, "rows of each call, as counted"),
         true => {
             let rows = |node: &Node| {
-                let filtered = node.kind == "Seq Scan" && node.conditions.contains_key("Filter");
+                let filtered = node.kind == NodeType::SeqScan && node.filter().is_some();
                 let facts = node.relation.as_ref().and_then(|t| plan.relations.get(t));
                 let read = facts.and_then(|facts| facts.rows).filter(|_| filtered);
                 read.unwrap_or(node.rows) * plan.root.times(node).unwrap_or(1.0)
             };
             // What only hands on has the rows of what is below it.
-            let passes =
-                |node: &Node| matches!(node.kind.as_str(), "Hash" | "Materialize" | "Gather");
+            let passes = |node: &Node| {
+                matches!(
+                    node.kind,
+                    NodeType::Hash | NodeType::Materialize | NodeType::Gather
+                )
+            };
             let own = all().filter(|node| !passes(node));
             let expected = own.map(|node| (rows(node), node)).collect();
             (expected, "rows as the planner expects")

@@ -8,7 +8,7 @@ use crate::detect::{Detector, run};
 use crate::evidence::{Evidence, RunEvidence};
 use crate::finding::{Confidence, Observation, StepKind};
 use pgassay_evidence::observed::statements::StatementTime;
-use pgassay_model::observed::plans::{Alternative, DISABLE_COST, Node, Plan};
+use pgassay_model::observed::plans::{Alternative, DISABLE_COST, Node, NodeType, Plan};
 
 pub const DETECTORS: &[Detector] = &[
     run("plan-by-settings", |evidence| {
@@ -99,9 +99,10 @@ fn hit<'s>(
     }
     seen.push("costs are the planner's estimates, not times".to_owned());
     // Whole reads that the other plan does not have, and that were counted.
-    let mut whole = gone
-        .iter()
-        .filter_map(|node| node.strip_prefix("Seq Scan on "));
+    let mut whole = gone.iter().filter_map(|node| {
+        node.strip_prefix(NodeType::SeqScan.as_str())?
+            .strip_prefix(" on ")
+    });
     let counted = whole.any(|table| {
         let rows = plan.relations.get(table).and_then(|facts| facts.rows);
         let read = read_by_scans(run, table);
@@ -135,7 +136,7 @@ fn hit<'s>(
 /// The processes that execute a plan at the same time.
 fn processes(root: &Node) -> f64 {
     let all = root.all().into_iter();
-    let of_gather = all.filter(|(_, node)| matches!(node.kind.as_str(), "Gather" | "Gather Merge"));
+    let of_gather = all.filter(|(_, node)| node.gathers());
     let loops = |node: &Node| node.work.map_or(1.0, |work| work.loops.max(1.0));
     of_gather
         .filter_map(|(_, node)| Some(loops(node.nodes.first()?) / loops(node)))
@@ -262,12 +263,12 @@ fn nodes(root: &Node) -> BTreeMap<String, (u32, f64)> {
     for (_, node) in root.all() {
         // What hands on, or is a part of the scan above it.
         if matches!(
-            node.kind.as_str(),
-            "Hash" | "Materialize" | "Bitmap Index Scan"
+            node.kind,
+            NodeType::Hash | NodeType::Materialize | NodeType::BitmapIndexScan
         ) {
             continue;
         }
-        let mut name = node.kind.clone();
+        let mut name = node.kind.to_string();
         if let Some(relation) = &node.relation {
             name = format!("{name} on {relation}");
         }

@@ -1,9 +1,7 @@
 //! More work than a statement's result is worth: rows read and thrown away, indexes written that nobody
 //! reads, processes started for a few rows.
 
-use crate::detect::common::conditions::{
-    Compared, compared, conjuncts, disjuncts, index_named, words,
-};
+use crate::detect::common::conditions::{Compared, compared, index_named, names_column};
 use crate::detect::common::counts;
 use crate::detect::common::hits::{Hit, Left, Part, joined, with_plans};
 use crate::detect::common::wait_shares::waits_for_workers;
@@ -15,7 +13,10 @@ use crate::finding::{Confidence, Observation, StepKind};
 use pgassay_evidence::observed::statements::StatementTime;
 use pgassay_evidence::profile::Work;
 use pgassay_model::observed::growth::Grown;
-use pgassay_model::observed::plans::{IndexFacts, Node, Plan, RelationFacts};
+use pgassay_model::observed::plans::{
+    Clause, Expr, IndexFacts, Node, NodeType, Operation, Plan, RelationFacts,
+};
+use pgassay_plan::expr::unquoted;
 use pgassay_text::quote::quote_ident;
 
 pub const DETECTORS: &[Detector] = &[
@@ -57,7 +58,7 @@ const FILTER: &str = "Rows are found by an index that serves a part of what the 
 fn skipped<'a>(evidence: &Evidence, statement: &'a StatementTime, plan: &Plan) -> Option<Hit<'a>> {
     let run = &evidence.run?;
     let all = plan.root.all();
-    let (_, limit) = all.iter().find(|(_, node)| node.kind == "Limit")?;
+    let (_, limit) = all.iter().find(|(_, node)| node.kind == NodeType::Limit)?;
     let mut words = statement.text.split(|c: char| !c.is_alphanumeric());
     if !words.any(|word| word.eq_ignore_ascii_case("offset")) {
         return None;
@@ -90,9 +91,9 @@ fn skipped<'a>(evidence: &Evidence, statement: &'a StatementTime, plan: &Plan) -
 fn filtered<'a>(evidence: &Evidence, statement: &'a StatementTime, plan: &Plan) -> Option<Hit<'a>> {
     let run = &evidence.run?;
     let scans = plan.root.all().into_iter().filter_map(|(_, node)| {
-        let by_index = matches!(node.kind.as_str(), "Index Scan" | "Bitmap Heap Scan");
+        let by_index = matches!(node.kind, NodeType::IndexScan | NodeType::BitmapHeapScan);
         let name = node.relation.as_deref().filter(|_| by_index)?;
-        node.conditions.get("Filter")?;
+        node.filter()?;
         if let Some((each, _)) = counts::executed(node) {
             let all = each * node.work?.loops;
             // Workers share one scan.
@@ -106,7 +107,7 @@ fn filtered<'a>(evidence: &Evidence, statement: &'a StatementTime, plan: &Plan) 
         Some((table.by("idx_tup_fetch"), fetched(table)?, name, node))
     });
     let (_, each, name, node) = scans.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    let filter = node.conditions.get("Filter")?;
+    let filter = node.filter()?;
     let facts = plan.relations.get(name)?;
     let shared = plan.root.is_partial(node) && plan.executed.is_some();
     let of_workers = counts::gave(node).filter(|_| shared);
@@ -115,7 +116,7 @@ fn filtered<'a>(evidence: &Evidence, statement: &'a StatementTime, plan: &Plan) 
         Some(kept) => (kept.max(1.0), Confidence::High),
         // By the statistics of the one column that it compares; of all else the planner guesses.
         None => {
-            let one = conjuncts(filter).len() == 1 && disjuncts(filter).len() == 1;
+            let one = filter.conjuncts().len() == 1 && filter.disjuncts().len() == 1;
             let column = matches!(compared(filter, facts), Some(Compared::Column(_)));
             if !one || !column {
                 return None;
@@ -138,9 +139,8 @@ fn filtered<'a>(evidence: &Evidence, statement: &'a StatementTime, plan: &Plan) 
         None => vec![better_index(name, index, filter, facts)],
     };
     let bounded = node.all().iter().any(|(_, n)| {
-        ["Index Cond", "Recheck Cond"]
-            .iter()
-            .any(|key| n.conditions.contains_key(*key))
+        let mut bounds = n.any_of(&[Clause::IndexCond, Clause::RecheckCond]);
+        bounds.next().is_some()
     });
     let index = index.unwrap_or("An index");
     let part = plan.part(node);
@@ -179,9 +179,16 @@ fn filtered<'a>(evidence: &Evidence, statement: &'a StatementTime, plan: &Plan) 
 /// Whether a LIMIT stops a scan when it has its rows: nothing between them must have all of them first.
 fn stops(root: &Node, scan: &Node) -> bool {
     let path = counts::path(root, scan).unwrap_or_default();
-    let all_first = ["Limit", "Sort", "Aggregate", "Group", "Hash", "WindowAgg"];
-    let nearest = path.iter().rev().map(|node| node.kind.as_str());
-    nearest.into_iter().find(|kind| all_first.contains(kind)) == Some("Limit")
+    let all_first = [
+        NodeType::Limit,
+        NodeType::Sort,
+        NodeType::Aggregate,
+        NodeType::Group,
+        NodeType::Hash,
+        NodeType::WindowAgg,
+    ];
+    let mut nearest = path.iter().rev().map(|node| &node.kind);
+    nearest.find(|kind| all_first.contains(kind)) == Some(&NodeType::Limit)
 }
 
 /// The index that a scan goes by.
@@ -192,18 +199,12 @@ fn used(node: &Node) -> Option<&str> {
 
 /// An index other than the one that is used that begins with a column which the filter compares for equality.
 fn served_by<'f>(
-    filter: &str,
+    filter: &Expr,
     facts: &'f RelationFacts,
     used: Option<&str>,
 ) -> Option<&'f IndexFacts> {
-    let parts = conjuncts(filter);
-    let columns: Vec<String> = parts
-        .into_iter()
-        .filter(|part| disjuncts(part).len() == 1 && !part.starts_with("NOT "))
-        .filter_map(|part| match compared(part, facts) {
-            Some(Compared::Column(column)) => Some(column.trim_matches('"').to_owned()),
-            _ => None,
-        })
+    let columns: Vec<String> = equal(filter, facts)
+        .map(|column| unquoted(&column))
         .collect();
     facts.indexes.iter().find(|index| {
         let serves = matches!(index.method.as_str(), "" | "btree" | "hash");
@@ -213,6 +214,16 @@ fn served_by<'f>(
             .as_ref()
             .is_some_and(|first| columns.contains(first));
         serves && other && first && index.valid && !index.partial
+    })
+}
+
+/// The columns that a filter compares for equality as they are, as SQL quotes them.
+fn equal(filter: &Expr, facts: &RelationFacts) -> impl Iterator<Item = String> {
+    let parts = filter.conjuncts().into_iter();
+    let one = parts.filter(|part| part.disjuncts().len() == 1 && !matches!(part, Expr::Not(_)));
+    one.filter_map(|part| match compared(part, facts) {
+        Some(Compared::Column(column)) => Some(column),
+        _ => None,
     })
 }
 
@@ -257,22 +268,19 @@ fn not_taken(table: &str, index: &IndexFacts, costs: &[String]) -> Vec<(StepKind
 fn better_index(
     table: &str,
     used: Option<&str>,
-    filter: &str,
+    filter: &Expr,
     facts: &RelationFacts,
 ) -> (StepKind, String) {
     let first = used.and_then(|name| index_named(facts, name)?.first.clone());
     let mut columns: Vec<String> = Vec::new();
-    for part in conjuncts(filter) {
-        let is_one = disjuncts(part).len() == 1 && !part.starts_with("NOT ");
-        if let (true, Some(Compared::Column(column))) = (is_one, compared(part, facts))
-            && !columns.contains(&column)
-            && first.as_deref() != Some(column.trim_matches('"'))
-        {
+    for column in equal(filter, facts) {
+        if !columns.contains(&column) && first != Some(unquoted(&column)) {
             columns.push(column);
         }
     }
     // A range goes behind what is compared for equality.
-    let range = conjuncts(filter)
+    let range = filter
+        .conjuncts()
         .into_iter()
         .find_map(|part| ranged(part, facts));
     if let (true, Some(first), Some(range)) = (columns.is_empty(), &first, range) {
@@ -291,7 +299,7 @@ fn better_index(
                 quote_ident(&first)
             ),
         ),
-        _ if disjuncts(filter).len() > 1 => (
+        _ if filter.disjuncts().len() > 1 => (
             StepKind::Advice,
             format!(
                 "write {filter} so that an index begins where it does: what goes on behind a row as a comparison of rows, (a, b) \
@@ -309,13 +317,12 @@ fn better_index(
 }
 
 /// The column of which a condition bounds a range by what is none of the row: `at` of `(t.at >= ($1 - $2))`.
-fn ranged(part: &str, facts: &RelationFacts) -> Option<String> {
-    let mut operators = [" >= ", " <= ", " > ", " < "].iter();
-    let (left, right) = operators.find_map(|operator| part.split_once(operator))?;
-    let name = left.trim_start_matches('(').rsplit('.').next()?;
-    let is_column = |word: &str| facts.columns.iter().any(|column| column == word);
-    let plain = is_column(name.trim_matches('"'));
-    (plain && disjuncts(part).len() == 1 && !words(right).any(is_column)).then(|| name.to_owned())
+fn ranged(part: &Expr, facts: &RelationFacts) -> Option<String> {
+    let mut operators = [">=", "<=", ">", "<"].iter();
+    let (left, right) = operators.find_map(|operator| part.operands(operator))?;
+    let name = left.column()?;
+    let plain = facts.columns.contains(&unquoted(name)) && part.disjuncts().len() == 1;
+    (plain && !names_column(right, facts)).then(|| name.to_owned())
 }
 
 /// Indexes that nobody reads below which they are no burden.
@@ -330,7 +337,7 @@ fn unread(evidence: &Evidence) -> Option<Observation> {
         let all = plan.root.all();
         let (_, node) = all
             .iter()
-            .find(|(_, n)| matches!(n.operation.as_deref(), Some("Insert" | "Update")))?;
+            .find(|(_, n)| matches!(n.operation, Some(Operation::Insert | Operation::Update)))?;
         let name = node.relation.as_deref()?;
         let facts = plan.relations.get(name)?;
         let idle: Vec<&IndexFacts> = facts

@@ -1,44 +1,44 @@
 //! Common table expressions that are computed whole and picked from.
 
-use crate::detect::common::conditions::{Compared, aliases, compared, conjuncts};
+use pgassay_plan::expr::unquoted;
+use crate::detect::common::conditions::{Compared, operand};
 use crate::detect::common::hits::Left;
 use crate::detect::common::scans::{FEW_ROWS, SELECTIVE, by_index, read_by_scans};
 use crate::detect::common::shapes::{At, Shown, advice, is_served, shape, source};
 use crate::detect::{Detector, run};
 use crate::finding::{Confidence, StepKind};
-use pgassay_model::observed::plans::{Node, RelationFacts};
+use pgassay_model::observed::plans::{Expr, Node, NodeType, RelationFacts};
 use pgassay_text::quote::quote_ident;
 
 pub const DETECTORS: &[Detector] = &[run("cte-materialized", |e| shape(e, materialized))];
 
 /// Below which no condition may be put: they would change what comes out.
-const CLOSED: &[&str] = &[
-    "Limit",
-    "LockRows",
-    "ModifyTable",
-    "Recursive Union",
-    "Unique",
-    "WindowAgg",
+const CLOSED: &[NodeType] = &[
+    NodeType::Limit,
+    NodeType::LockRows,
+    NodeType::ModifyTable,
+    NodeType::RecursiveUnion,
+    NodeType::Unique,
+    NodeType::WindowAgg,
 ];
 /// From this version on one that is referred to once is part of the statement.
 const INLINED: u32 = 120_000;
 
 /// The columns of a scan that are compared for equality with something that is no column of it.
 fn picked(scan: &Node) -> Vec<String> {
-    let alias = scan.alias.as_deref().unwrap_or_default().trim_matches('"');
-    let parts = scan
-        .conditions
-        .get("Filter")
-        .map(|filter| conjuncts(filter));
-    let column = |part: &str| -> Option<String> {
-        let (left, right) = part.split_once(" = ")?;
-        let own = |text: &str| aliases(text).iter().any(|a| a.trim_matches('"') == alias);
-        let bare = left.trim_matches(['(', ')']);
-        let name = bare.rsplit('.').next()?.trim_matches('"');
-        let is_column = name.chars().all(|c| c.is_alphanumeric() || c == '_');
-        (own(left) && !own(right) && is_column).then(|| name.to_owned())
+    let own = |of: &Expr| {
+        scan.alias
+            .as_ref()
+            .is_some_and(|alias| of.aliases().contains(alias))
     };
-    parts.into_iter().flatten().filter_map(column).collect()
+    let column = |part: &Expr| {
+        let (left, right) = part.operands("=")?;
+        left.column()
+            .filter(|_| own(left) && !own(right))
+            .map(unquoted)
+    };
+    let parts = scan.filter().into_iter().flat_map(Expr::conjuncts);
+    parts.filter_map(column).collect()
 }
 
 /// The table that a column comes from, by its name.
@@ -61,9 +61,7 @@ fn materialized(at: &At) -> Option<Shown> {
     let node = at.node;
     let name = node.computes.as_deref()?;
     let inside = node.all();
-    let closed = inside
-        .iter()
-        .any(|(_, n)| CLOSED.contains(&n.kind.as_str()));
+    let closed = inside.iter().any(|(_, n)| CLOSED.contains(&n.kind));
     if node.rows < 0.1 * FEW_ROWS || closed {
         return None;
     }
@@ -75,11 +73,11 @@ fn materialized(at: &At) -> Option<Shown> {
         .find(|column| scans.iter().all(|scan| picked(scan).contains(column)))?;
     // Of groups only what they are grouped by may be asked before.
     let top = source(node);
-    let grouped = matches!(top.kind.as_str(), "Aggregate" | "Group");
+    let grouped = matches!(top.kind, NodeType::Aggregate | NodeType::Group);
     let (table, facts) = origin(at, node, column)?;
-    let by_key = top.group_key.iter().any(|key| {
-        matches!(compared(&format!("{key} = $1"), facts), Some(Compared::Column(of)) if of.trim_matches('"') == column)
-    });
+    let by_key = top.group_key.iter().any(
+        |key| matches!(operand(key, facts), Some(Compared::Column(of)) if unquoted(&of) == *column),
+    );
     if grouped && !by_key {
         return None;
     }
@@ -148,7 +146,7 @@ mod tests {
     use crate::detect::tests::made::found_with;
     use crate::detect::tests::made::statement;
     use pgassay_evidence::observed::statements::Counters;
-    use pgassay_model::observed::plans::{IndexFacts, Plan};
+    use pgassay_model::observed::plans::{Clause, IndexFacts, Plan};
 
     #[test]
     fn a_query_of_which_a_few_rows_are_picked_is_told_not_to_be_materialized() {
@@ -169,7 +167,7 @@ mod tests {
                 kind: "CTE Scan".into(),
                 cte: Some("valid".into()),
                 alias: Some("v".into()),
-                conditions: [("Filter".to_owned(), condition.to_owned())].into(),
+                conditions: [(Clause::Filter, condition.into())].into(),
                 rows: 5.0,
                 cost: 900.0,
                 nodes: vec![computes],

@@ -198,10 +198,11 @@ fn statistics(evidence: &Evidence) -> Option<Observation> {
             (live.max(known) >= FEW_ROWS && old).then_some((name, live, changed, known))
         })?;
         // What only inserts needs no statistics.
-        let reads =
-            plan.root.all().iter().any(|(_, node)| {
-                node.relation.as_ref() == Some(name) && node.kind != "ModifyTable"
-            });
+        let reads = plan
+            .root
+            .all()
+            .iter()
+            .any(|(_, node)| node.relation.as_ref() == Some(name) && !node.writes());
         reads.then(|| Hit {
             statement,
             part: Part::UNKNOWN,
@@ -301,7 +302,7 @@ fn out_of_line(evidence: &Evidence) -> Option<Observation> {
             .root
             .all()
             .iter()
-            .any(|(_, n)| n.kind != "ModifyTable" && n.relation.is_some());
+            .any(|(_, n)| !n.writes() && n.relation.is_some());
         reads.then(|| Hit {
             statement,
             part: Part::of_cpu(statement, part),

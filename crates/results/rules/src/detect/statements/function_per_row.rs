@@ -1,6 +1,5 @@
 //! Functions in interpreted languages that plans call for each row.
 
-use crate::detect::common::conditions::calls_in;
 use crate::detect::common::hits::{Hit, Part, joined, with_plans};
 use crate::detect::common::message_log::within_functions;
 use crate::detect::common::scans::stable;
@@ -8,14 +7,20 @@ use crate::detect::{Detector, run, tenths};
 use crate::evidence::Evidence;
 use crate::finding::{Confidence, Observation, StepKind};
 use pgassay_evidence::profile::Work;
-use pgassay_model::observed::plans::Plan;
+use pgassay_model::observed::plans::{Clause, NodeType, Plan};
 
 pub const DETECTORS: &[Detector] = &[run("function-per-row", functions)];
 
 /// A function called for fewer rows is no burden.
 const FEW_CALLS: f64 = 100.0;
 /// Nodes that must have all rows of their input before they give one.
-const BLOCKING: &[&str] = &["Aggregate", "Group", "Hash", "Sort", "WindowAgg"];
+const BLOCKING: &[NodeType] = &[
+    NodeType::Aggregate,
+    NodeType::Group,
+    NodeType::Hash,
+    NodeType::Sort,
+    NodeType::WindowAgg,
+];
 
 /// How often a plan calls a function, as the planner expects, and whether that is for what it selects.
 fn calls_of(plan: &Plan, function: &str) -> Option<(f64, bool)> {
@@ -25,34 +30,37 @@ fn calls_of(plan: &Plan, function: &str) -> Option<(f64, bool)> {
     while let Some((node, stops)) = left.pop() {
         let inputs = node.nodes.iter().map(|child| child.rows);
         let entering = inputs.fold(node.rows, f64::max);
-        for (name, _) in node
-            .conditions
-            .iter()
-            .filter(|(_, text)| calls_in(text, function) > 0)
-        {
+        for (clause, expr) in &node.conditions {
+            // `(f(x)).*` calls it once for each column.
+            let calls = expr.calls().iter().filter(|name| *name == function).count();
+            if calls == 0 {
+                continue;
+            }
             let facts = node.relation.as_ref().and_then(|t| plan.relations.get(t));
-            let selects = name == "Output";
-            let rows = match name.as_str() {
-                "Output" if matches!(node.kind.as_str(), "Aggregate" | "WindowAgg") => entering,
-                "Output" => node.rows.min(stops),
-                "Filter" if node.kind == "Seq Scan" => {
+            let selects = *clause == Clause::Output;
+            let rows = match clause {
+                Clause::Output
+                    if matches!(node.kind, NodeType::Aggregate | NodeType::WindowAgg) =>
+                {
+                    entering
+                }
+                Clause::Output => node.rows.min(stops),
+                Clause::Filter if node.kind == NodeType::SeqScan => {
                     facts.and_then(|f| f.rows).unwrap_or(node.rows)
                 }
                 _ => entering,
             };
             let times = node.work.map(|work| work.loops);
             let rows = rows * times.or_else(|| plan.root.times(node)).unwrap_or(1.0);
-            // `(f(x)).*` calls it once for each column.
-            let calls = calls_in(&node.conditions[name], function);
-            let rows = rows * calls.max(1) as f64;
+            let rows = rows * calls as f64;
             if most.is_none_or(|(most, _)| rows > most) {
                 most = Some((rows, selects));
             }
         }
         for child in &node.nodes {
-            let stops = match node.kind.as_str() {
-                "Limit" => stops.min(node.rows),
-                kind if BLOCKING.contains(&kind) => f64::INFINITY,
+            let stops = match &node.kind {
+                NodeType::Limit => stops.min(node.rows),
+                kind if BLOCKING.contains(kind) => f64::INFINITY,
                 _ => stops,
             };
             left.push((child, stops));
@@ -137,16 +145,6 @@ fn functions(evidence: &Evidence) -> Option<Observation> {
 }
 
 #[cfg(test)]
-mod calls {
-    use super::*;
-
-    #[test]
-    fn calls_are_of_the_function_itself() {
-        assert_eq!(calls_in("half(a), f(b), s.f(c), f_2(d)", "f"), 2);
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
@@ -185,7 +183,7 @@ mod tests {
             rows,
             conditions: conditions
                 .iter()
-                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+                .map(|(k, v)| ((*k).into(), (*v).into()))
                 .collect(),
             nodes,
             ..Node::default()

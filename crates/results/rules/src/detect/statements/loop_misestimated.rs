@@ -1,11 +1,12 @@
 //! Nested loops that read the same rows again for each row of a side of which one row was expected.
 
-use crate::detect::common::conditions::{Compared, aliases, compared, conjuncts};
+use pgassay_plan::expr::unquoted;
+use crate::detect::common::conditions::{Compared, compared};
 use crate::detect::common::scans::FEW_ROWS;
 use crate::detect::common::shapes::{At, Shown, shape};
 use crate::detect::{Detector, run};
 use crate::finding::{Confidence, StepKind};
-use pgassay_model::observed::plans::{Node, RelationFacts};
+use pgassay_model::observed::plans::{Clause, Node, NodeType, RelationFacts};
 use pgassay_text::quote::quote_ident;
 
 pub const DETECTORS: &[Detector] = &[run("loop-misestimated", |e| shape(e, looped))];
@@ -15,24 +16,20 @@ const MANY: f64 = 0.1 * FEW_ROWS;
 /// How often something is read again at least, where it was to be read once.
 const AGAIN: f64 = 10.0;
 
-fn bare(alias: &str) -> &str {
-    alias.trim_matches('"')
-}
-
 /// Columns that a scan compares with values for equality.
 fn equal(scan: &Node, facts: &RelationFacts) -> Vec<String> {
     let all = scan.all();
     let conditions = all.iter().flat_map(|(_, n)| n.conditions.iter());
+    let once = |clause: &Clause| !matches!(clause, Clause::Output | Clause::RecheckCond);
+    let parts = conditions
+        .filter(|(clause, _)| once(clause))
+        .flat_map(|(_, condition)| condition.conjuncts());
     let mut found: Vec<String> = Vec::new();
-    for (_, text) in conditions.filter(|(name, _)| *name != "Output" && *name != "Recheck Cond") {
-        for part in conjuncts(text) {
-            let Some(Compared::Column(column)) = compared(part, facts) else {
-                continue;
-            };
-            let column = column.trim_matches('"').to_owned();
-            if !found.contains(&column) {
-                found.push(column);
-            }
+    for part in parts {
+        if let Some(Compared::Column(column)) = compared(part, facts)
+            && !found.contains(&unquoted(&column))
+        {
+            found.push(unquoted(&column));
         }
     }
     found
@@ -55,17 +52,15 @@ fn mentioned(at: &At, table: &str) -> usize {
 fn looped(at: &At) -> Option<Shown> {
     let node = at.node;
     let (outer, inner) = (node.nodes.first()?, node.nodes.get(1)?);
-    if node.kind != "Nested Loop" {
+    if node.kind != NodeType::NestedLoop {
         return None;
     }
     let (driving, driven) = (outer.relation.as_deref()?, inner.relation.as_deref()?);
-    let alias = outer.alias.as_deref().map(bare)?;
-    let asks = inner.all().into_iter().any(|(_, n)| {
-        let conditions = n.conditions.iter().filter(|(name, _)| *name != "Output");
-        conditions
-            .flat_map(|(_, text)| aliases(text))
-            .any(|a| bare(a) == alias)
-    });
+    let alias = outer.alias.as_ref()?;
+    let inside = inner.all().into_iter();
+    let asks = inside
+        .flat_map(|(_, n)| n.tests())
+        .any(|of| of.aliases().contains(alias));
     // Nobody else's scans are counted.
     if asks || driving == driven || mentioned(at, driving) != 1 || mentioned(at, driven) != 1 {
         return None;
@@ -154,7 +149,7 @@ mod tests {
             kind: "Index Scan".into(),
             relation: Some(format!("public.{table}")),
             alias: Some(alias.into()),
-            conditions: [("Index Cond".to_owned(), condition.replace('t', alias))].into(),
+            conditions: [(Clause::IndexCond, condition.replace('t', alias).into())].into(),
             rows: 1.0,
             cost: 2.5,
             ..Node::default()

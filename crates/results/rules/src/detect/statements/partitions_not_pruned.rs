@@ -1,12 +1,11 @@
 //! Partitions of which a statement visits more than it needs.
 
-use crate::detect::common::conditions::{conjuncts, words};
 use crate::detect::common::hits::{Hit, Left, Part, joined, with_plans};
 use crate::detect::common::scans::SELECTIVE;
 use crate::detect::{Detector, run};
 use crate::evidence::Evidence;
 use crate::finding::{Confidence, Observation, StepKind};
-use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
+use pgassay_model::observed::plans::{Expr, Node, NodeType, Plan, RelationFacts};
 
 pub const DETECTORS: &[Detector] = &[run("partitions-not-pruned", unpruned)];
 
@@ -24,7 +23,7 @@ struct Visited<'p> {
 fn visited(plan: &Plan) -> Option<Visited<'_>> {
     let all = plan.root.all();
     let (_, append) = all.into_iter().find(|(_, node)| {
-        matches!(node.kind.as_str(), "Append" | "Merge Append")
+        matches!(node.kind, NodeType::Append | NodeType::MergeAppend)
             && node.subplans_removed.unwrap_or(0.0) < 1.0
     })?;
     let below = append.nodes.iter().flat_map(|child| child.all());
@@ -59,14 +58,16 @@ fn unpruned(evidence: &Evidence) -> Option<Observation> {
         let key = facts.partition_key.join(", ");
         // A condition on an expression of the key rules out no partition.
         let conditions = append.nodes.iter().flat_map(|child| child.all());
-        let conditions = conditions.flat_map(|(_, node)| node.conditions.values());
-        let mut parts = conditions.flat_map(|condition| conjuncts(condition));
-        let within = parts.find(|part| {
-            part.contains('(')
-                && facts
-                    .partition_key
-                    .iter()
-                    .any(|key| words(part).any(|word| word == key))
+        let conditions = conditions.flat_map(|(_, node)| node.tests());
+        let of_key = |part: &Expr| {
+            facts
+                .partition_key
+                .iter()
+                .any(|key| part.columns().contains(key))
+        };
+        let within = conditions.flat_map(Expr::conjuncts).find(|part| {
+            let operands = part.parts().into_iter();
+            operands.filter(|of| of.column().is_none()).any(of_key)
         });
         let step = match within {
             Some(part) => format!(
@@ -109,6 +110,7 @@ fn unpruned(evidence: &Evidence) -> Option<Observation> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pgassay_model::observed::plans::Clause;
     use crate::Finding;
     use crate::detect::tests::made::found_with;
     use crate::detect::tests::made::statement;
@@ -118,7 +120,7 @@ mod tests {
         let scan = |table: &String| Node {
             kind: "Seq Scan".into(),
             relation: Some(table.clone()),
-            conditions: [("Filter".to_owned(), filter.to_owned())].into(),
+            conditions: [(Clause::Filter, filter.into())].into(),
             rows: 3.0,
             ..Node::default()
         };

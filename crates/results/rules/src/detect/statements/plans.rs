@@ -1,6 +1,6 @@
 //! What the plans of the statements show on which the sessions spent their time.
 
-use crate::detect::common::conditions::{Compared, Served, compared, served, words};
+use crate::detect::common::conditions::{Compared, Served, compared, served};
 use crate::detect::common::forms;
 use crate::detect::common::hits::{Hit, Part, joined, weighty, with_plans};
 use crate::detect::common::scans::{FEW_ROWS, MINOR, SELECTIVE, by_index, read_by_scans, stable};
@@ -8,7 +8,7 @@ use crate::detect::{Detector, run};
 use crate::evidence::{Evidence, RunEvidence};
 use crate::finding::{Confidence, Observation, StepKind};
 use pgassay_evidence::observed::statements::StatementTime;
-use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
+use pgassay_model::observed::plans::{Expr, Node, NodeType, Plan, RelationFacts};
 
 pub const DETECTORS: &[Detector] = &[
     run("sequential-scan", sequential_scans),
@@ -35,10 +35,7 @@ fn scan<'a>(
     let run = &evidence.run?;
     let counted = counted(statement, plan, (parent, node));
     let matching = counted.unwrap_or(node.rows);
-    let filter = node
-        .conditions
-        .get("Filter")
-        .filter(|_| node.kind == "Seq Scan")?;
+    let filter = node.filter().filter(|_| node.kind == NodeType::SeqScan)?;
     let table = node.relation.as_ref()?;
     let facts = plan.relations.get(table)?;
     let rows = facts.rows.filter(|rows| *rows >= FEW_ROWS)?;
@@ -46,7 +43,7 @@ fn scan<'a>(
     let gathered = parent.filter(|parent| parent.gathers());
     let part = plan.part(gathered.unwrap_or(node));
     // Under a limit a scan may stop early.
-    let may_stop = parent.is_some_and(|parent| parent.kind == "Limit");
+    let may_stop = parent.is_some_and(|parent| parent.kind == NodeType::Limit);
     // Of a function the planner takes a third of the rows to match (DEFAULT_INEQ_SEL, selfuncs.h).
     let form = forms::known(filter);
     let guessed = counted.is_none() && (node.rows - rows / 3.0).abs() <= 1.0 + 0.001 * rows;
@@ -188,12 +185,12 @@ const ABSURD_RANDOM_COST: f64 = 20.0;
 fn forbidden(
     run: &RunEvidence,
     compared: Option<&Compared>,
-    filter: &str,
+    filter: &Expr,
     facts: &RelationFacts,
 ) -> Vec<&'static str> {
     // These access methods give bitmaps only.
     let by_bitmap = facts.indexes.iter().any(|i| {
-        let named = |first: &String| words(filter).any(|word| word == first);
+        let named = |first: &String| filter.columns().contains(first);
         ["gin", "brin"].contains(&i.method.as_str())
             && i.valid
             && !i.partial
@@ -242,14 +239,15 @@ fn generic(run: &RunEvidence) -> Vec<&'static str> {
 }
 
 /// A function that is called in an expression and is VOLATILE, and how ALTER FUNCTION names it.
-fn volatile_in<'p>(plan: &'p Plan, expression: &str) -> Option<(&'p str, &'p str)> {
+fn volatile_in<'p>(plan: &'p Plan, expression: &Expr) -> Option<(&'p str, &'p str)> {
+    let called = expression.calls();
     let mut volatile = plan.volatile.iter();
-    let found = volatile.find(|(name, _)| expression.contains(&format!("{name}(")));
+    let found = volatile.find(|(name, _)| called.contains(name));
     found.map(|(name, signature)| (name.as_str(), signature.as_str()))
 }
 
 /// Indexes for alternatives that each have one of their own; a bitmap joins them.
-fn each_way(table: &str, ways: &[&str], facts: &RelationFacts) -> Vec<(StepKind, String)> {
+fn each_way(table: &str, ways: &[&Expr], facts: &RelationFacts) -> Vec<(StepKind, String)> {
     let lacking = ways.iter().filter_map(|way| match compared(way, facts) {
         Some(Compared::Column(column)) => {
             let name = Some(column.trim_matches('"').to_owned());
@@ -289,7 +287,7 @@ fn is_guess(expected: f64, rows: f64, compared: Option<&Compared>) -> bool {
 /// What makes the scan unnecessary.
 pub fn remedy(
     table: &str,
-    filter: &str,
+    filter: &Expr,
     compared: Option<&Compared>,
     facts: &RelationFacts,
 ) -> (StepKind, String) {

@@ -1,16 +1,14 @@
 //! Rows that came where the planner expected others, by far; and what such an estimate rests on, since that decides
 //! what mends it.
 
-use crate::detect::common::conditions::{
-    Compared, compared, conjuncts, disjuncts, index_named, words,
-};
+use crate::detect::common::conditions::{Compared, compared, index_named};
 use crate::detect::common::counts;
 use crate::detect::common::hits::{Hit, Part, joined, with_plans};
 use crate::detect::{Detector, run};
 use crate::evidence::{Evidence, RunEvidence};
 use crate::finding::{Confidence, Observation, Severity, StepKind};
 use pgassay_evidence::observed::statements::StatementTime;
-use pgassay_model::observed::plans::{Node, Plan};
+use pgassay_model::observed::plans::{Clause, Expr, JoinType, Node, NodeType, Plan, Relationship};
 use pgassay_text::quote::quote_ident;
 
 pub const DETECTORS: &[Detector] = &[run("rows-misestimated", misestimated)];
@@ -38,13 +36,11 @@ pub fn came(plan: &Plan, node: &Node) -> Option<f64> {
 
 /// Rows of its table that a scan of all of it had not reached when it was left.
 fn unread(plan: &Plan, node: &Node) -> Option<f64> {
-    let bounded = ["Index Cond", "Recheck Cond"]
-        .iter()
-        .any(|key| node.conditions.contains_key(*key));
+    let mut bounds = node.any_of(&[Clause::IndexCond, Clause::RecheckCond]);
     let (read, given) = counts::executed(node)?;
     let rows = plan.relations.get(node.relation.as_ref()?)?.rows?;
     let left = (rows - read).max(0.0);
-    let is_whole = !bounded && node.work?.loops == 1.0;
+    let is_whole = bounds.next().is_none() && node.work?.loops == 1.0;
     (is_whole && given + left < node.rows).then_some(left)
 }
 
@@ -73,40 +69,52 @@ fn decides_nothing(plan: &Plan, node: &Node, came: f64) -> bool {
     let mut above = counts::path(&plan.root, node).unwrap_or_default();
     above.pop();
     let hands_on = |above: &Node| {
-        let sums = above.kind == "Aggregate" && above.group_key.is_empty();
-        let gathers = matches!(above.kind.as_str(), "Gather" | "Gather Merge" | "Result");
-        let reads = above.relationship.as_deref().is_none_or(|of| of == "Outer");
-        (sums || gathers || above.kind == "ModifyTable") && reads
+        let sums = above.sums();
+        let gathers = matches!(
+            above.kind,
+            NodeType::Gather | NodeType::GatherMerge | NodeType::Result
+        );
+        let reads = above
+            .relationship
+            .as_ref()
+            .is_none_or(|of| *of == Relationship::Outer);
+        (sums || gathers || above.writes()) && reads
     };
-    let reads = node.relationship.as_deref().is_none_or(|of| of == "Outer");
+    let reads = node
+        .relationship
+        .as_ref()
+        .is_none_or(|of| *of == Relationship::Outer);
     if !reads || !above.into_iter().all(hands_on) {
         return false;
     }
     let Some(facts) = node.relation.as_ref().and_then(|t| plan.relations.get(t)) else {
         return false;
     };
-    match node.kind.as_str() {
+    match node.kind {
         // Fewer rows might have gone by an index.
-        "Seq Scan" => {
+        NodeType::SeqScan => {
             let compared = conditions(node);
             let mut indexes = facts.indexes.iter().filter(|index| index.valid);
-            let serves = |name: &String| compared.iter().any(|c| words(c).any(|w| w == name));
+            let serves = |name: &String| compared.iter().any(|c| c.columns().contains(name));
             came > node.rows || !indexes.any(|i| i.first.as_ref().is_none_or(serves))
         }
         // Who goes by an index for many does so for few.
-        "Index Scan" | "Index Only Scan" => came < node.rows,
+        NodeType::IndexScan | NodeType::IndexOnlyScan => came < node.rows,
         _ => false,
     }
 }
 
 /// Whether it is the one row that the planner expects of each part at least, be there none.
 fn is_floor(node: &Node) -> bool {
-    matches!(node.kind.as_str(), "Append" | "Merge Append") && node.rows <= node.nodes.len() as f64
+    matches!(node.kind, NodeType::Append | NodeType::MergeAppend)
+        && node.rows <= node.nodes.len() as f64
 }
 
 /// Of a round of a recursion the planner has no statistics, and expects ten times the rows of its first part.
 fn of_recursion(node: &Node) -> bool {
-    node.all().iter().any(|(_, n)| n.kind == "WorkTable Scan")
+    node.all()
+        .iter()
+        .any(|(_, n)| n.kind == NodeType::WorkTableScan)
 }
 
 /// Whether it is an index that finds what may match, and the table's rows are compared then: what is expected are matches.
@@ -114,7 +122,7 @@ fn finds_candidates(plan: &Plan, node: &Node) -> bool {
     let Some(name) = node
         .index
         .as_deref()
-        .filter(|_| node.kind == "Bitmap Index Scan")
+        .filter(|_| node.kind == NodeType::BitmapIndexScan)
     else {
         return false;
     };
@@ -128,9 +136,12 @@ fn may_stop(root: &Node, node: &Node) -> bool {
     let mut above = counts::path(root, node).unwrap_or_default();
     above.pop();
     above.iter().any(|above| {
-        let half = matches!(above.join.as_deref(), Some("Semi" | "Anti"));
-        let sub = matches!(above.relationship.as_deref(), Some("SubPlan" | "InitPlan"));
-        half || sub || matches!(above.kind.as_str(), "Limit" | "Merge Join")
+        let half = matches!(above.join, Some(JoinType::Semi | JoinType::Anti));
+        let sub = matches!(
+            above.relationship,
+            Some(Relationship::SubPlan | Relationship::InitPlan)
+        );
+        half || sub || matches!(above.kind, NodeType::Limit | NodeType::MergeJoin)
     })
 }
 
@@ -141,7 +152,7 @@ fn driving<'p>(
     plan: &'p Plan,
 ) -> Option<(&'p Node, f64)> {
     let outer = plan.root.all().into_iter().filter_map(|(parent, node)| {
-        let parent = parent.filter(|parent| parent.kind == "Nested Loop")?;
+        let parent = parent.filter(|parent| parent.kind == NodeType::NestedLoop)?;
         let is_outer = parent
             .nodes
             .first()
@@ -184,7 +195,7 @@ fn misestimated(evidence: &Evidence) -> Option<Observation> {
         let counters = statement.counters.as_ref()?;
         let rows = counters.rows?;
         let expected = plan.root.rows;
-        let writes = plan.root.kind == "ModifyTable";
+        let writes = plan.root.writes();
         // Of few calls the average is chance.
         if writes || counters.calls < 10.0 || !is_far(expected, rows) {
             return None;
@@ -206,16 +217,16 @@ fn misestimated(evidence: &Evidence) -> Option<Observation> {
 fn named(node: &Node) -> String {
     match &node.relation {
         Some(relation) => format!("{} on {relation}", node.kind),
-        None => node.kind.clone(),
+        None => node.kind.to_string(),
     }
 }
 
 fn hit<'s>(statement: &'s StatementTime, plan: &Plan, node: &Node, saw: String) -> Hit<'s> {
     // A bitmap's index scan does not name its table.
     let above = counts::path(&plan.root, node).unwrap_or_default();
-    let heap = above.iter().find(|n| n.kind == "Bitmap Heap Scan");
+    let heap = above.iter().find(|n| n.kind == NodeType::BitmapHeapScan);
     let of_index = heap
-        .filter(|_| node.kind == "Bitmap Index Scan")
+        .filter(|_| node.kind == NodeType::BitmapIndexScan)
         .map(|heap| Node {
             relation: heap.relation.clone(),
             alias: heap.alias.clone(),
@@ -237,7 +248,7 @@ fn hit<'s>(statement: &'s StatementTime, plan: &Plan, node: &Node, saw: String) 
 fn remedies(plan: &Plan, node: &Node) -> Vec<(StepKind, String)> {
     let advice = |text: &str| vec![(StepKind::Advice, text.to_owned())];
     let below = node.all().into_iter().map(|(_, node)| node);
-    if let Some(function) = below.clone().find(|n| n.kind == "Function Scan") {
+    if let Some(function) = below.clone().find(|n| n.kind == NodeType::FunctionScan) {
         let name = function.alias.as_deref().unwrap_or("the function");
         return vec![(
             StepKind::Advice,
@@ -248,7 +259,7 @@ fn remedies(plan: &Plan, node: &Node) -> Vec<(StepKind, String)> {
             ),
         )];
     }
-    let mut ctes = below.clone().filter(|n| n.kind == "CTE Scan");
+    let mut ctes = below.clone().filter(|n| n.kind == NodeType::CteScan);
     if ctes.next().is_some() {
         return advice(
             "have the condition reach the tables: WITH … AS NOT MATERIALIZED, or the condition within the CTE; nobody keeps \
@@ -256,7 +267,10 @@ fn remedies(plan: &Plan, node: &Node) -> Vec<(StepKind, String)> {
         );
     }
     if !node.group_key.is_empty() {
-        let of_columns = node.group_key.iter().all(|key| !key.contains('('));
+        let of_columns = node
+            .group_key
+            .iter()
+            .all(|key| matches!(key, Expr::Column(_)));
         return match (of_columns, node.group_key.len()) {
             (true, 1) => advice(
                 "the number of groups goes by the number of distinct values: ANALYZE, or ALTER TABLE … ALTER COLUMN … SET \
@@ -272,8 +286,8 @@ fn remedies(plan: &Plan, node: &Node) -> Vec<(StepKind, String)> {
             ),
         };
     }
-    let joins = ["Hash Cond", "Merge Cond", "Join Filter"];
-    if let Some(condition) = joins.iter().find_map(|key| node.conditions.get(*key)) {
+    let joins = [Clause::HashCond, Clause::MergeCond, Clause::JoinFilter];
+    if let Some(condition) = node.any_of(&joins).next() {
         return vec![(
             StepKind::Advice,
             format!(
@@ -297,9 +311,9 @@ fn of_scan(plan: &Plan, scan: &Node) -> Vec<(StepKind, String)> {
     let columns = columns(plan, scan);
     let analyze = format!("ANALYZE {table};");
     let ranges = conditions.iter().filter(|part| {
-        [" < ", " > ", " <= ", " >= "]
+        ["<", ">", "<=", ">="]
             .iter()
-            .any(|op| part.contains(op))
+            .any(|operator| part.operands(operator).is_some())
     });
     if columns.len() > 1 {
         let name = table.rsplit('.').next().unwrap_or(table).trim_matches('"');
@@ -341,10 +355,10 @@ fn of_scan(plan: &Plan, scan: &Node) -> Vec<(StepKind, String)> {
 }
 
 /// Conditions of a scan, each by itself.
-fn conditions(scan: &Node) -> Vec<&str> {
-    let of = ["Index Cond", "Recheck Cond", "Filter"];
-    let of = of.iter().filter_map(|name| scan.conditions.get(*name));
-    of.flat_map(|condition| conjuncts(condition)).collect()
+fn conditions(scan: &Node) -> Vec<&Expr> {
+    scan.any_of(&[Clause::IndexCond, Clause::RecheckCond, Clause::Filter])
+        .flat_map(Expr::conjuncts)
+        .collect()
 }
 
 /// The columns that conditions of a scan compare, each by itself.
@@ -353,8 +367,8 @@ fn columns(plan: &Plan, scan: &Node) -> Vec<String> {
         .relation
         .as_ref()
         .and_then(|table| plan.relations.get(table));
-    let column = |part: &&str| match compared(part, facts?) {
-        Some(Compared::Column(column)) if disjuncts(part).len() == 1 => Some(column),
+    let column = |part: &&Expr| match compared(part, facts?) {
+        Some(Compared::Column(column)) if part.disjuncts().len() == 1 => Some(column),
         _ => None,
     };
     let mut columns: Vec<String> = conditions(scan).iter().filter_map(column).collect();
@@ -376,9 +390,7 @@ mod tests {
         Node {
             kind: kind.into(),
             relation: kind.contains("Scan on").then(|| "public.t".to_owned()),
-            conditions: condition
-                .map(|(k, v)| (k.to_owned(), v.to_owned()))
-                .collect(),
+            conditions: condition.map(|(k, v)| (k.into(), v.into())).collect(),
             rows: 1000.0,
             nodes,
             ..Node::default()

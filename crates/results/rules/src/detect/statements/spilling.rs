@@ -7,7 +7,7 @@ use crate::evidence::{Evidence, RunEvidence};
 use crate::finding::{Basis, Confidence, Observation, Severity, StepKind};
 use pgassay_evidence::observed::statements::StatementTime;
 use pgassay_evidence::profile::Work;
-use pgassay_model::observed::plans::Node;
+use pgassay_model::observed::plans::{Node, NodeType};
 
 pub const DETECTORS: &[Detector] = &[run("spilling", spilling), run("spilling", temporary_files)];
 
@@ -56,7 +56,14 @@ fn spilling(evidence: &Evidence) -> Option<Observation> {
 }
 
 /// Nodes that sort, hash or keep what they are given, in memory up to work_mem.
-const KEEPING: &[&str] = &["Sort", "Hash", "Aggregate", "Materialize", "SetOp"];
+const KEEPING: &[NodeType] = &[
+    NodeType::Aggregate,
+    NodeType::Hash,
+    NodeType::IncrementalSort,
+    NodeType::Materialize,
+    NodeType::SetOp,
+    NodeType::Sort,
+];
 
 /// What a node that sorts or hashes takes in memory: rows have a header there, and are sorted by pointers.
 fn need(node: &Node) -> f64 {
@@ -128,8 +135,8 @@ fn temporary_files(evidence: &Evidence) -> Option<Observation> {
             .root
             .all()
             .into_iter()
-            .filter(|(_, node)| KEEPING.iter().any(|k| node.kind.ends_with(k)))
-            .map(|(_, node)| (need(node), node.kind.as_str()))
+            .filter(|(_, node)| KEEPING.contains(&node.kind))
+            .map(|(_, node)| (need(node), &node.kind))
             .max_by(|a, b| a.0.total_cmp(&b.0))?;
         let (part, left) = in_files(evidence, statement);
         (need > memory).then(|| Hit {

@@ -1,10 +1,10 @@
 //! Subplans that are executed for each row.
 
-use crate::detect::common::conditions::aliases;
 use crate::detect::common::hits::Left;
 use crate::detect::common::shapes::{At, Shown, advice, shape};
 use crate::detect::{Detector, run};
 use crate::finding::Confidence;
+use pgassay_model::observed::plans::{Expr, NodeType};
 
 pub const DETECTORS: &[Detector] = &[run("subplan-per-row", |e| shape(e, subplan))];
 
@@ -34,19 +34,19 @@ fn excludes(text: &str) -> bool {
 fn subplan(at: &At) -> Option<Shown> {
     let node = at.node;
     let parent = at.parent?;
-    if node.relationship.as_deref() != Some("SubPlan") || parent.hashes(node) {
+    if !node.is_subplan() || parent.hashes(node) {
         return None;
     }
     let inside = node.all();
-    let own: Vec<&str> = inside
+    let own: Vec<&String> = inside
         .iter()
-        .filter_map(|(_, n)| n.alias.as_deref())
+        .filter_map(|(_, n)| n.alias.as_ref())
         .collect();
-    let conditions = inside.iter().flat_map(|(_, n)| n.conditions.iter());
-    let conditions = conditions.filter(|(name, _)| *name != "Output");
-    let correlated = conditions
-        .flat_map(|(_, text)| aliases(text))
-        .any(|alias| !own.iter().any(|own| *own == alias.trim_matches('"')));
+    let named = inside
+        .iter()
+        .flat_map(|(_, n)| n.tests())
+        .flat_map(Expr::aliases);
+    let correlated = named.into_iter().any(|alias| !own.contains(&&alias));
     let scan = inside
         .iter()
         .map(|(_, n)| *n)
@@ -59,15 +59,17 @@ fn subplan(at: &At) -> Option<Shown> {
     let counted = counted.map(|work| work.loops);
     let times = counted.or_else(|| at.plan.root.times(node))?;
     let mut conditions = parent.conditions.values();
-    let condition = conditions.find(|text| parent.calls(text, node, ""));
+    let condition = conditions.find(|of| parent.asks(of, node).is_some());
     // A list that does not depend on the row: x NOT IN (SELECT …). Each row goes through half of it.
     if !correlated {
+        let has = |is: fn(&Expr) -> bool| condition.is_some_and(|of| of.walk().any(is));
+        let all = has(|part| matches!(part, Expr::Quantified { all: true, .. }));
         let negated = match condition {
-            Some(text) => text.contains("NOT ") || text.contains("ALL ("),
+            Some(_) => all || has(|part| matches!(part, Expr::Not(_))),
             None => excludes(&at.statement.text),
         };
-        let listed = node.kind == "Materialize"
-            || condition.is_some_and(|text| text.contains("ANY (") || text.contains("ALL ("));
+        let listed = node.kind == NodeType::Materialize
+            || has(|part| matches!(part, Expr::Quantified { .. }));
         if !listed || node.rows < FEW_DRIVING {
             return None;
         }

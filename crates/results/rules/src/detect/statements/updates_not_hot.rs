@@ -9,7 +9,7 @@ use crate::evidence::{Evidence, RunEvidence};
 use crate::finding::{Confidence, Observation, StepKind};
 use pgassay_evidence::profile::Work;
 use pgassay_model::observed::growth::Grown;
-use pgassay_model::observed::plans::IndexFacts;
+use pgassay_model::observed::plans::{IndexFacts, Operation};
 
 pub const DETECTORS: &[Detector] = &[run("updates-not-hot", not_hot)];
 
@@ -89,7 +89,7 @@ const MANY_UPDATES: f64 = 1000.0;
 fn not_hot(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let hits = with_plans(&run, |statement, plan| {
-        let (_, name, facts) = written(plan, &["Update"])?;
+        let (_, name, facts) = written(plan, &[Operation::Update])?;
         let seen = run.table(name)?;
         let (updates, hot) = (seen.by("n_tup_upd"), seen.by("n_tup_hot_upd"));
         let indexes = facts.indexes.len();

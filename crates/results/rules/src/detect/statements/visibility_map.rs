@@ -4,7 +4,7 @@ use crate::detect::common::conditions::words;
 use crate::detect::common::shapes::{At, Shown, advice, shape};
 use crate::detect::{Detector, run};
 use crate::finding::{Confidence, StepKind};
-use pgassay_model::observed::plans::IndexFacts;
+use pgassay_model::observed::plans::{IndexFacts, NodeType};
 
 pub const DETECTORS: &[Detector] = &[run("visibility-map", |e| shape(e, unmapped))];
 
@@ -34,9 +34,13 @@ fn holds_all(index: &IndexFacts, columns: &[String], text: &str) -> bool {
 /// A scan that looks at its table for each row, though an index has all that is asked for.
 fn unmapped(at: &At) -> Option<Shown> {
     let node = at.node;
-    let scans = ["Bitmap Heap Scan", "Index Scan", "Index Only Scan"];
+    let scans = [
+        NodeType::BitmapHeapScan,
+        NodeType::IndexScan,
+        NodeType::IndexOnlyScan,
+    ];
     let (table, facts) = (node.relation.as_ref()?, at.facts(node)?);
-    let work = node.work.filter(|_| scans.contains(&node.kind.as_str()))?;
+    let work = node.work.filter(|_| scans.contains(&node.kind))?;
     let below = node.all().into_iter().find_map(|(_, n)| n.index.as_deref());
     let name = node.index.as_deref().or(below)?;
     let of = |index: &&IndexFacts| {

@@ -7,7 +7,7 @@ use crate::detect::{Detector, run, tenths};
 use crate::evidence::Evidence;
 use crate::finding::{Confidence, Observation, StepKind};
 use pgassay_evidence::profile::Work;
-use pgassay_model::observed::plans::TriggerFacts;
+use pgassay_model::observed::plans::{Operation, TriggerFacts};
 
 pub const DETECTORS: &[Detector] = &[
     run("foreign-key-unindexed", foreign_keys),
@@ -20,7 +20,7 @@ const FEW_ROWS: f64 = 10_000.0;
 fn foreign_keys(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let hits = with_plans(&run, |statement, plan| {
-        let (_, referenced, facts) = written(plan, &["Delete", "Update"])?;
+        let (_, referenced, facts) = written(plan, &[Operation::Delete, Operation::Update])?;
         let mut unindexed = facts.referenced_by.iter().filter(|r| !r.indexed);
         let (reference, scans, each) = unindexed.find_map(|reference| {
             let seen = run.table(&reference.table)?;
@@ -71,8 +71,11 @@ fn triggers(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let spent = within(evidence, Work::Triggers);
     let hits = with_plans(&run, |statement, plan| {
-        let (node, name, facts) = written(plan, &["Insert", "Update", "Delete"])?;
-        let operation = node.operation.as_deref()?;
+        let (node, name, facts) = written(
+            plan,
+            &[Operation::Insert, Operation::Update, Operation::Delete],
+        )?;
+        let operation = node.operation.as_ref()?;
         let called: Vec<&TriggerFacts> = facts
             .triggers
             .iter()

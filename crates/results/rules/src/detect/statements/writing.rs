@@ -2,19 +2,16 @@
 
 use crate::evidence::Evidence;
 use pgassay_evidence::profile::Work;
-use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
+use pgassay_model::observed::plans::{Node, Operation, Plan, RelationFacts};
 
 /// A table that a statement writes, with what the catalogues say of it.
 pub fn written<'p>(
     plan: &'p Plan,
-    operations: &[&str],
+    operations: &[Operation],
 ) -> Option<(&'p Node, &'p str, &'p RelationFacts)> {
     plan.root.all().into_iter().find_map(|(_, node)| {
-        let operation = node
-            .operation
-            .as_deref()
-            .filter(|o| operations.contains(o))?;
-        debug_assert!(!operation.is_empty());
+        let writes = |operation: &&Operation| operations.contains(operation);
+        node.operation.as_ref().filter(writes)?;
         let name = node.relation.as_deref()?;
         Some((node, name, plan.relations.get(name)?))
     })

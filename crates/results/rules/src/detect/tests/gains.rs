@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::made::{found_with, one};
 use crate::detect::tests::made::statement;
 use crate::finding::{Basis, Circumstances, Finding, Observation, Severity};
-use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
+use pgassay_model::observed::plans::{Clause, Node, Plan, RelationFacts};
 
 /// A finding of statements that take 90 % of the time and 30 % of the CPU time, of which half is won.
 fn of_statements(under: Circumstances) -> Finding {
@@ -86,7 +86,7 @@ fn an_index_leaves_the_rows_that_match() {
         let scan = Node {
             kind: "Seq Scan".into(),
             relation: Some("public.t".into()),
-            conditions: BTreeMap::from([("Filter".to_owned(), "(t.id = $1)".to_owned())]),
+            conditions: BTreeMap::from([(Clause::Filter, "(t.id = $1)".into())]),
             rows: matching,
             cost: 4000.0,
             ..Node::default()

@@ -35,7 +35,7 @@ impl With for Node {
     fn with(mut self, condition: &str) -> Self {
         let conditions = condition.split_once(": ");
         self.conditions
-            .extend(conditions.map(|(k, v)| (k.to_owned(), v.to_owned())));
+            .extend(conditions.map(|(k, v)| (k.into(), v.into())));
         self
     }
 }
@@ -114,7 +114,7 @@ fn an_index_in_another_order_gives_none() {
             (50_000.0, 5000.0),
             vec![scan("Seq Scan", "t", (50_000.0, 3000.0), "")],
         );
-        sort.sort_key = keys.iter().map(|key| (*key).to_owned()).collect();
+        sort.sort_key = keys.iter().map(|key| (*key).into()).collect();
         let mut facts = facts(&["k", "at"]);
         change(&mut facts.indexes[0]);
         let root = node("Limit", (10.0, 5000.0), vec![sort]);

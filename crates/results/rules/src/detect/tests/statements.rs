@@ -8,7 +8,7 @@ use crate::finding::{Basis, Circumstances, Confidence, Finding, Observation, Sev
 use crate::order;
 use pgassay_evidence::observed::PointObserved;
 use pgassay_model::observed::growth::{Grown, GrowthRecord};
-use pgassay_model::observed::plans::{IndexFacts, Node, Plan, RelationFacts};
+use pgassay_model::observed::plans::{Clause, IndexFacts, Node, Plan, RelationFacts};
 
 /// A plan that reads `public.t` of 100000 rows whole for 10 that match.
 fn scan(filter: &str) -> Plan {
@@ -22,7 +22,7 @@ fn scan(filter: &str) -> Plan {
         root: Node {
             kind: "Seq Scan".into(),
             relation: Some("public.t".into()),
-            conditions: BTreeMap::from([("Filter".to_owned(), filter.to_owned())]),
+            conditions: BTreeMap::from([(Clause::Filter, filter.into())]),
             rows: 10.0,
             cost: 4000.0,
             ..Node::default()

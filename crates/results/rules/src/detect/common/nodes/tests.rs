@@ -8,7 +8,7 @@ fn ran(kind: &str, (loops, rows, removed): (f64, f64, f64), ms: f64, nodes: Vec<
     Node {
         kind: kind.into(),
         relation: kind.ends_with("Scan").then(|| "public.file".to_owned()),
-        conditions: [("Filter".to_owned(), "(f.a = $1)".to_owned())].into(),
+        conditions: [(Clause::Filter, "(f.a = $1)".into())].into(),
         rows: 1.0,
         actual_rows: Some(rows),
         work: Some(Work {
@@ -101,7 +101,7 @@ fn a_node_that_only_finds_what_is_changed_is_no_finding() {
 fn a_foreign_key_is_searched_on_the_side_that_has_an_index_or_on_the_other() {
     let found = |operation: &str, calls: f64| {
         let mut root = ran("ModifyTable", (1.0, 0.0, 0.0), 1.0, vec![]);
-        root.operation = Some(operation.to_owned());
+        root.operation = Some(operation.into());
         let mut plan = plan(root);
         plan.executed = Some(Execution {
             ms: 10.0,

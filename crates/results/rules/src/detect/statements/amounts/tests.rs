@@ -89,7 +89,7 @@ fn beside(
 fn scan(kind: &str, filter: &str) -> Node {
     let conditions = match filter {
         "" => BTreeMap::new(),
-        filter => BTreeMap::from([("Filter".to_owned(), filter.to_owned())]),
+        filter => BTreeMap::from([(Clause::Filter, filter.into())]),
     };
     Node {
         kind: kind.into(),

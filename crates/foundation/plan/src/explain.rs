@@ -1,36 +1,17 @@
 //! EXPLAIN's JSON as nodes, and what executions tell of each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use pgassay_model::observed::plans::{Node, Work};
-use pgassay_text::normalise::normalise;
 use pgassay_text::quote::quote_ident;
 use serde_json::Value;
 
-/// Keys of a node in EXPLAIN's JSON that hold an expression.
-const CONDITIONS: &[&str] = &[
-    "Filter",
-    "Index Cond",
-    "Recheck Cond",
-    "Join Filter",
-    "Hash Cond",
-    "Merge Cond",
-    "TID Cond",
-    "Order By",
-    "Output",
-    "Conflict Filter",
-    // From 18 on.
-    "Window",
-];
-/// What a select list shows.
-pub(super) const OUTPUT: &str = "Output";
-/// Bytes of an expression that are looked at.
-const MOST_EXPRESSION: usize = 2000;
+use crate::{Clause, Expr, Node, NodeType, Operation, Relationship, Work};
+
 /// Nodes below each other that are kept.
 const DEEPEST: usize = 60;
 
 /// The topmost node of a plan, with all below.
-pub(super) fn node(value: &Value) -> Node {
+pub fn node(value: &Value) -> Node {
     below(value, 0, &Beside::of(value))
 }
 
@@ -55,7 +36,7 @@ impl Beside {
                 (Some(cte), _) => cte.to_owned(),
                 // Up to 16 its value is a parameter: `InitPlan 1 (returns $0)`.
                 (None, Some((_, parameter))) => parameter.trim_end_matches(')').to_owned(),
-                (None, None) => format!("({name})"),
+                (None, None) => name.to_owned(),
             };
             beside
                 .by_name
@@ -66,10 +47,18 @@ impl Beside {
 
     /// What of it runs within a node.
     fn within(&self, value: &Value) -> (f64, f64) {
-        let conditions = || CONDITIONS.iter().filter_map(|key| value[*key].as_str());
+        let asked = conditions(value);
+        let mentions = |name: &str| match name.strip_prefix('$').map(str::parse) {
+            Some(number) => {
+                number.is_ok_and(|number| asked.iter().any(|of| of.params().contains(&number)))
+            }
+            None => asked
+                .iter()
+                .any(|of| of.subplans().iter().any(|(_, of)| *of == name)),
+        };
         let asks = |name: &str| match value["CTE Name"].as_str() {
             Some(cte) => cte == name,
-            None => name.starts_with(['$', '(']) && conditions().any(|text| mentions(text, name)),
+            None => mentions(name),
         };
         let asked = self.by_name.iter().filter(|(name, _)| asks(name));
         asked.fold((0.0, 0.0), |(ms, blocks), (_, of)| {
@@ -78,10 +67,12 @@ impl Beside {
     }
 }
 
-/// Whether a text has a name that no digit follows.
-fn mentions(text: &str, name: &str) -> bool {
-    let mut found = text.match_indices(name);
-    found.any(|(at, _)| !text[at + name.len()..].starts_with(|c: char| c.is_ascii_digit()))
+/// The conditions of a node, with their literals.
+fn conditions(value: &Value) -> Vec<Expr> {
+    let texts = Clause::ALL
+        .iter()
+        .filter_map(|clause| value[clause.as_str()].as_str());
+    texts.map(Expr::parse).collect()
 }
 
 fn inputs(value: &Value) -> impl Iterator<Item = &Value> {
@@ -110,34 +101,36 @@ fn blocks(value: &Value) -> f64 {
 fn below(value: &Value, depth: usize, beside: &Beside) -> Node {
     let text = |key: &str| value[key].as_str().map(str::to_owned);
     let figure = |key: &str| value[key].as_f64().unwrap_or(0.0);
-    let words = |key: &str| -> Vec<String> {
+    let list = |key: &str| -> Vec<Expr> {
         let list = value[key].as_array().into_iter().flatten();
-        list.filter_map(Value::as_str).map(clean).collect()
+        list.filter_map(Value::as_str).map(Expr::redacted).collect()
     };
-    let condition = |key: &&str| {
-        let condition = match &value[*key] {
-            Value::String(text) => clean(text),
-            Value::Array(_) => words(key).join(", "),
+    let condition = |clause: &Clause| {
+        let condition = match &value[clause.as_str()] {
+            Value::String(text) => Expr::redacted(text),
+            Value::Array(_) => Expr::List(list(clause.as_str())),
             _ => return None,
         };
-        Some(((*key).to_owned(), condition))
+        Some((clause.clone(), condition))
     };
     let children = value["Plans"].as_array().into_iter().flatten();
     Node {
-        kind: text("Node Type").unwrap_or_default(),
-        operation: text("Operation"),
+        kind: NodeType::from(value["Node Type"].as_str().unwrap_or_default()),
+        operation: value["Operation"].as_str().map(Operation::from),
         relation: text("Relation Name").map(|name| match value["Schema"].as_str() {
             Some(schema) => format!("{}.{}", quote_ident(schema), quote_ident(&name)),
             None => quote_ident(&name),
         }),
         alias: text("Alias"),
         index: text("Index Name"),
-        conditions: CONDITIONS.iter().filter_map(condition).collect(),
-        sort_key: words("Sort Key"),
-        group_key: words("Group Key"),
-        relationship: text("Parent Relationship"),
+        conditions: Clause::ALL.iter().filter_map(condition).collect(),
+        sort_key: list("Sort Key"),
+        group_key: list("Group Key"),
+        relationship: value["Parent Relationship"]
+            .as_str()
+            .map(Relationship::from),
         subplan: text("Subplan Name").filter(|name| name.starts_with("SubPlan")),
-        join: text("Join Type"),
+        join: value["Join Type"].as_str().map(Into::into),
         cte: text("CTE Name"),
         computes: text("Subplan Name")
             .and_then(|name| name.strip_prefix("CTE ").map(str::to_owned)),
@@ -183,56 +176,30 @@ fn work(value: &Value, beside: &Beside) -> Option<Work> {
     })
 }
 
-/// An expression without literals.
-pub(super) fn clean(expression: &str) -> String {
-    let end = expression.len().min(MOST_EXPRESSION);
-    let end = (0..=end).rev().find(|at| expression.is_char_boundary(*at));
-    normalise(&expression[..end.unwrap_or(0)]).text
-}
-
 /// Whether a plan was made without the values: its conditions name parameters.
-pub(super) fn is_generic(plan: &Value) -> bool {
+pub fn is_generic(plan: &Value) -> bool {
     // Up to 16 the values of subqueries are parameters, too.
-    let mut returned = Vec::new();
+    let mut returned = BTreeSet::from([0]);
+    let mut named = BTreeSet::new();
     let mut left = vec![plan];
     while let Some(value) = left.pop() {
         left.extend(inputs(value));
         let name = value["Subplan Name"].as_str().unwrap_or_default();
-        let behind = name
+        let parameters = name
             .split_once("(returns ")
-            .map_or("", |(_, behind)| behind);
-        returned.extend(behind.trim_end_matches(')').split(',').map(str::to_owned));
+            .map(|(_, behind)| Expr::parse(behind.trim_end_matches(')')));
+        returned.extend(parameters.iter().flat_map(Expr::params));
+        named.extend(conditions(value).iter().flat_map(Expr::params));
     }
-    let is_parameter = |text: &str, at: usize| {
-        let digits = text[at + 1..]
-            .chars()
-            .take_while(char::is_ascii_digit)
-            .count();
-        let name = &text[at..=at + digits];
-        digits > 0 && name != "$0" && !returned.iter().any(|returned| returned == name)
-    };
-    let mut left = vec![plan];
-    while let Some(value) = left.pop() {
-        left.extend(inputs(value));
-        let texts = CONDITIONS.iter().filter_map(|key| value[*key].as_str());
-        // A literal may hold anything.
-        let mut bare = texts.flat_map(|text| text.split('\'').step_by(2));
-        if bare.any(|text| {
-            text.match_indices('$')
-                .any(|(at, _)| is_parameter(text, at))
-        }) {
-            return true;
-        }
-    }
-    false
+    !named.is_subset(&returned)
 }
 
 /// Drops what select lists show, but of nodes where it tells something.
-pub(super) fn drop_outputs(root: &mut Node, tells: &dyn Fn(&Node) -> bool) {
+pub fn drop_outputs(root: &mut Node, tells: &dyn Fn(&Node) -> bool) {
     let mut left = vec![root];
     while let Some(node) = left.pop() {
         if !tells(node) {
-            node.conditions.remove(OUTPUT);
+            node.conditions.remove(&Clause::Output);
         }
         left.extend(node.nodes.iter_mut());
     }
@@ -252,7 +219,10 @@ mod tests {
             "Filter": "((t.mail)::text = 'secret'::text)", "Plan Rows": 3, "Total Cost": 7.5}"#;
         let node = read(text);
         assert_eq!(node.relation.as_deref(), Some("public.\"My t\""));
-        assert_eq!(node.conditions["Filter"], "((t.mail)::text = $1::text)");
+        assert_eq!(
+            node.filter().unwrap().to_string(),
+            "((t.mail)::text = $1::text)"
+        );
         assert_eq!((node.rows, node.cost), (3.0, 7.5));
     }
 
