@@ -298,18 +298,6 @@ fn each(errors: &[ConnectError]) -> String {
 }
 
 impl ConnectError {
-    /// What the server said, where it said something.
-    pub fn server_error(&self) -> Option<&ServerError> {
-        match self {
-            ConnectError::Auth { error, .. } => error.as_deref(),
-            ConnectError::NoDatabase { error, .. }
-            | ConnectError::TooManyConnections { error, .. }
-            | ConnectError::ServerStarting { error, .. }
-            | ConnectError::Server { error, .. } => Some(error),
-            _ => None,
-        }
-    }
-
     /// Whether it may work a moment later: the server starts, or is full.
     pub fn is_transient(&self) -> bool {
         match self {

@@ -59,11 +59,6 @@ pub mod say {
         message(b'R', &[0, 0, 0, 0])
     }
 
-    /// A request for a clear text password.
-    pub fn auth_password() -> Vec<u8> {
-        message(b'R', &[0, 0, 0, 3])
-    }
-
     /// A request for SASL with these mechanisms.
     pub fn auth_sasl(mechanisms: &[&str]) -> Vec<u8> {
         let mut body = vec![0, 0, 0, 10];

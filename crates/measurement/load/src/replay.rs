@@ -122,11 +122,6 @@ impl Replay {
         self.sessions.len()
     }
 
-    /// Each session's transactions.
-    pub fn each_session(&self) -> &[Vec<Execution>] {
-        &self.sessions
-    }
-
     /// How many connections there were at once.
     pub fn connections(&self) -> usize {
         self.lanes.len()

@@ -203,7 +203,10 @@ fn a_plan_that_auto_explain_logged_is_read_from_the_log() {
     let plan = plan(&observed, "pairs");
     assert!(plan.logged);
     let scan = &plan.root.nodes[0];
-    assert_eq!(scan.filter().unwrap().to_string(), "((a < $1) AND (b = $2))");
+    assert_eq!(
+        scan.filter().unwrap().to_string(),
+        "((a < $1) AND (b = $2))"
+    );
     assert_eq!(scan.actual_rows, Some(4.0));
 }
 

@@ -4,9 +4,6 @@ use super::noise_floor::NoiseFloor;
 use super::rank_null::normal_quantile;
 use serde::{Deserialize, Serialize};
 
-/// The chance to succeed that forecasts are made for where none is given.
-pub const DEFAULT_POWER: f64 = 0.9;
-
 /// Pairs needed on a machine with a given spread.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

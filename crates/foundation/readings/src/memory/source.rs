@@ -18,11 +18,6 @@ pub enum Transfer {
 }
 
 impl Transfer {
-    /// Whether it is told that the line was modified.
-    pub fn is_modified(self) -> bool {
-        matches!(self, Self::ModifiedNear | Self::ModifiedFar)
-    }
-
     /// Whether it came from another node or socket.
     pub fn is_far(self) -> bool {
         matches!(self, Self::ModifiedFar | Self::PeerFar)

@@ -142,16 +142,6 @@ impl RunWriter {
         self.events.append(&Event { at: now(), what })
     }
 
-    /// Writes a file into the run, such as its report.
-    ///
-    /// # Errors
-    /// Where it can't be written.
-    pub fn write_file(&self, name: &str, content: &str) -> anyhow::Result<PathBuf> {
-        let path = self.dir.join(name);
-        replace_file(&path, content.as_bytes())?;
-        Ok(path)
-    }
-
     /// Syncs all lines and writes how the run ended.
     ///
     /// # Errors

@@ -338,11 +338,6 @@ fn is_of_perf(symbol: &str) -> bool {
         .any(|start| symbol.starts_with(start))
 }
 
-/// The class that a function's name alone says.
-pub fn of_symbol(symbol: &str) -> Option<Class> {
-    SERVER_TABLE.find(symbol)
-}
-
 static SERVER_TABLE: LazyLock<Names<Class>> = LazyLock::new(|| Names::new(SERVER));
 static KERNEL_TABLE: LazyLock<Names<Class>> = LazyLock::new(|| Names::new(KERNEL));
 
