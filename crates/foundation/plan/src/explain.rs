@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pgassay_text::quote::quote_ident;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::{Clause, Expr, Node, NodeType, Operation, Relationship, Work};
 
@@ -143,12 +143,59 @@ fn below(value: &Value, depth: usize, beside: &Beside) -> Node {
         work: work(value, beside),
         width: figure("Plan Width"),
         cost: figure("Total Cost"),
+        other: value.as_object().map(other).unwrap_or_default(),
         nodes: match depth {
             DEEPEST.. => Vec::new(),
             _ => children
                 .map(|child| below(child, depth + 1, beside))
                 .collect(),
         },
+    }
+}
+
+/// Properties that fields of a node hold, with those of [`Clause`].
+const NAMED: &[&str] = &[
+    "Actual Rows",
+    "Alias",
+    "CTE Name",
+    "Function Name",
+    "Group Key",
+    "Index Name",
+    "Join Type",
+    "Node Type",
+    "Operation",
+    "Parent Relationship",
+    "Plan Rows",
+    "Plan Width",
+    "Plans",
+    "Relation Name",
+    "Schema",
+    "Sort Key",
+    "Subplans Removed",
+    "Total Cost",
+];
+
+/// All other properties.
+fn other(properties: &Map<String, Value>) -> Map<String, Value> {
+    let named = |key: &str| NAMED.contains(&key) || !matches!(Clause::from(key), Clause::Other(_));
+    let other = properties.iter().filter(|(key, _)| !named(key));
+    other
+        .map(|(key, value)| (key.clone(), redacted(value)))
+        .collect()
+}
+
+/// A property without literals.
+fn redacted(value: &Value) -> Value {
+    match value {
+        Value::String(text) => Expr::redacted(text).to_string().into(),
+        Value::Array(values) => values.iter().map(redacted).collect(),
+        Value::Object(properties) => {
+            let properties = properties
+                .iter()
+                .map(|(key, value)| (key.clone(), redacted(value)));
+            Value::Object(properties.collect())
+        }
+        other => other.clone(),
     }
 }
 
@@ -194,17 +241,6 @@ pub fn is_generic(plan: &Value) -> bool {
     !named.is_subset(&returned)
 }
 
-/// Drops what select lists show, but of nodes where it tells something.
-pub fn drop_outputs(root: &mut Node, tells: &dyn Fn(&Node) -> bool) {
-    let mut left = vec![root];
-    while let Some(node) = left.pop() {
-        if !tells(node) {
-            node.conditions.remove(&Clause::Output);
-        }
-        left.extend(node.nodes.iter_mut());
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,7 +252,8 @@ mod tests {
     #[test]
     fn a_node_keeps_no_literal() {
         let text = r#"{"Node Type": "Seq Scan", "Schema": "public", "Relation Name": "My t",
-            "Filter": "((t.mail)::text = 'secret'::text)", "Plan Rows": 3, "Total Cost": 7.5}"#;
+            "Filter": "((t.mail)::text = 'secret'::text)", "Plan Rows": 3, "Total Cost": 7.5, "Heap Fetches": 3,
+            "Remote SQL": "SELECT id FROM t WHERE mail = 'secret'", "Workers": [{"Worker Number": 1, "Sort Method": "external merge"}]}"#;
         let node = read(text);
         assert_eq!(node.relation.as_deref(), Some("public.\"My t\""));
         assert_eq!(
@@ -224,6 +261,12 @@ mod tests {
             "((t.mail)::text = $1::text)"
         );
         assert_eq!((node.rows, node.cost), (3.0, 7.5));
+        let other = serde_json::json!({"Heap Fetches": 3, "Remote SQL": "SELECT id FROM t WHERE mail = $1",
+            "Workers": [{"Worker Number": 1, "Sort Method": "external merge"}]});
+        assert_eq!(Value::from(node.other.clone()), other);
+        let text = serde_json::to_string(&node).unwrap();
+        assert!(!text.contains("secret"), "{text}");
+        assert_eq!(serde_json::from_str::<Node>(&text).unwrap(), node);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::{Clause, Expr, JoinType, NodeType, Operation, Relationship};
 
@@ -67,6 +68,9 @@ pub struct Node {
     pub width: f64,
     /// Total cost, in the planner's units.
     pub cost: f64,
+    /// Properties that no field above names, as EXPLAIN prints them and without literals.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
     /// Its inputs and subplans.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<Node>,

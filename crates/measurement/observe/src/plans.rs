@@ -7,11 +7,9 @@
 //!
 //! A statement of another program is only explained where its role is the session's own ([`super::own_role`]).
 
-use pgassay_model::observed::plans::{
-    Clause, Execution, Expr, InnerStatement, Node, NodeType, Plan, TriggerRun,
-};
+use pgassay_model::observed::plans::{Execution, Expr, InnerStatement, Node, Plan, TriggerRun};
 use pgassay_pgwire::{QueryError, Session};
-use pgassay_plan::explain::{drop_outputs, is_generic, node};
+use pgassay_plan::explain::{is_generic, node};
 use serde_json::Value;
 
 use super::catalogues::Catalogues;
@@ -24,8 +22,6 @@ use super::what_if;
 use pgassay_text::normalise::normalise;
 use pgassay_text::quote::quote_literal;
 
-/// Nodes of which what a select list shows is kept.
-const SHOWING: &[NodeType] = &[NodeType::Aggregate, NodeType::WindowAgg];
 /// What is asked about.
 const FUNCTIONS: &str = "functions of its plan";
 /// The plan of a statement, or why there is none. `executed` is what came of executing it, where a load of ours sends
@@ -82,8 +78,8 @@ pub fn ask(
     if let (Ok(plan), Some(executed)) = (&mut plan, &mut executed) {
         add_inner(plan, executed, not_observed);
         what_if::time(executed, &mut plan.alternatives);
-        let faster = what_if::faster(executed, not_observed);
-        plan.alternatives.extend(faster);
+        let others = what_if::at_other_costs(executed, not_observed);
+        plan.alternatives.extend(others);
         add_inner_relations(&mut Catalogues::new(session, not_observed), plan);
     }
     plan
@@ -134,11 +130,7 @@ fn add_inner(plan: &mut Plan, executed: &mut Executed, not_observed: &mut Vec<St
         text: normalise(&inner.text).text,
         calls: inner.calls,
         ms: inner.ms,
-        root: inner.root.map(|root| {
-            let mut root = node(&root);
-            drop_outputs(&mut root, &|_| false);
-            root
-        }),
+        root: inner.root.as_ref().map(node),
     };
     let all = inner(executed, not_observed).into_iter();
     execution.inner = all.map(of).collect();
@@ -205,13 +197,10 @@ impl Asked<'_> {
                     // The server keeps a generic plan, whatever settings become.
                     session.execute("DEALLOCATE pgassay_plan").map_err(said)?;
                     self.prepare(session)?;
-                    let mut root = node(&self.explained(session)?["Plan"]);
-                    drop_outputs(&mut root, &|_| false);
-                    Ok(root)
+                    Ok(node(&self.explained(session)?["Plan"]))
                 });
         }
         add_catalogues(catalogues, &mut plan);
-        keep_what_tells(&mut plan);
         Ok(plan)
     }
 
@@ -295,7 +284,6 @@ pub fn logged(session: &mut Session, of: &Longest, not_observed: &mut Vec<String
         // Whatever came of it.
         let _ = catalogues.session.execute("ROLLBACK");
     }
-    keep_what_tells(&mut plan);
     plan
 }
 
@@ -369,15 +357,4 @@ fn functions(catalogues: &mut Catalogues<'_>, plan: &mut Plan) {
         }
         plan.functions.insert(name, language);
     }
-}
-
-/// Drops select lists that call nothing of interest: they are long, and are the statement's text
-/// again.
-fn keep_what_tells(plan: &mut Plan) {
-    let functions = &plan.functions;
-    let tells = |node: &Node| {
-        let calls = |of: &Expr| of.calls().iter().any(|name| functions.contains_key(name));
-        SHOWING.contains(&node.kind) || node.conditions.get(&Clause::Output).is_some_and(calls)
-    };
-    drop_outputs(&mut plan.root, &tells);
 }

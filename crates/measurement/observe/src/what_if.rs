@@ -3,14 +3,14 @@
 //!
 //! Where the statement is one of our load that is quick and only reads, it is executed under both plans, and times are
 //! compared ([`time`]). Settings of what an operation costs change the unit in which plans are compared: for these that is
-//! the only way ([`faster`]).
+//! the only way ([`at_other_costs`]).
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use pgassay_model::observed::plans::{Alternative, DISABLE_COST, Node, NodeType};
 use pgassay_pgwire::Session;
-use pgassay_plan::explain::{drop_outputs, node};
+use pgassay_plan::explain::node;
 use pgassay_text::quote::quote_literal;
 use serde_json::Value;
 
@@ -57,11 +57,8 @@ const RANDOM: &str = "random_page_cost";
 const OF_DISKS: f64 = 2.0;
 /// Whether expressions are compiled: that makes no other plan, and takes its time before the first row.
 const COMPILES: &str = "jit";
-/// The part of the time below which that is no chance: the plan is the same.
-const FASTER_UNCOMPILED: f64 = 0.8;
 const OF_MEMORY: f64 = 1.1;
-/// The part of the time below which another plan is clearly faster, and milliseconds below which none is looked for.
-const FASTER: f64 = 0.6;
+/// Milliseconds of an execution below which no other plan is tried.
 const LEAST_MS: f64 = 0.2;
 /// Milliseconds that a plan which costs less is given at least.
 const LEAST_LIMIT_MS: f64 = 100.0;
@@ -245,7 +242,6 @@ pub(super) fn time(executed: &mut Executed, found: &mut [Alternative]) {
         other.times_ms = match shortest(executed, &set, begun) {
             Some((said, ms)) => {
                 other.root = node(&said["Plan"]);
-                drop_outputs(&mut other.root, &|_| false);
                 Some((own, ms))
             }
             None => Some((own, limit)),
@@ -253,8 +249,11 @@ pub(super) fn time(executed: &mut Executed, found: &mut [Alternative]) {
     }
 }
 
-/// The plans that are faster with what the server comes with of a setting of costs.
-pub(super) fn faster(executed: &mut Executed, not_observed: &mut Vec<String>) -> Vec<Alternative> {
+/// The plans, with their times, under what the server comes with of a setting of costs.
+pub(super) fn at_other_costs(
+    executed: &mut Executed,
+    not_observed: &mut Vec<String>,
+) -> Vec<Alternative> {
     if !executed.is_repeatable() || executed.ms() < LEAST_MS {
         return Vec::new();
     }
@@ -280,13 +279,8 @@ pub(super) fn faster(executed: &mut Executed, not_observed: &mut Vec<String>) ->
         let Some((said, ms)) = shortest(executed, &set, begun) else {
             continue;
         };
-        let mut root = node(&said["Plan"]);
-        let (differs, faster) = match setting.name == COMPILES {
-            true => (true, FASTER_UNCOMPILED),
-            false => (shape(&root) != shape(&base), FASTER),
-        };
-        if ms < faster * base_ms && differs {
-            drop_outputs(&mut root, &|_| false);
+        let root = node(&said["Plan"]);
+        if setting.name == COMPILES || shape(&root) != shape(&base) {
             // Our own questions are not compiled.
             let value_shown = match setting.name == COMPILES {
                 true => "on".to_owned(),

@@ -182,6 +182,10 @@ fn a_plan_is_read_with_what_lies_behind_it() {
     assert_eq!(relation.referenced_by[0].table, "public.child");
     assert!(!relation.referenced_by[0].indexed);
     assert!(plan.functions.values().eq(["plpgsql"]), "{plan:#?}");
+    // A rule that is written after the run reads what no field names today.
+    let recorded = serde_json::to_string(plan).unwrap();
+    let read: Plan = serde_json::from_str(&recorded).unwrap();
+    assert!(read.root.other["Startup Cost"].is_number(), "{recorded}");
 }
 
 /// Sent together with others a statement can't be explained by a guest: the log has the plan, and what came.

@@ -91,8 +91,9 @@ impl Expr {
     /// know has its literals taken out as text.
     #[must_use]
     pub fn redacted(text: &str) -> Self {
-        if text.len() > MOST_TEXT {
-            let end = (0..=MOST_TEXT).rev().find(|at| text.is_char_boundary(*at));
+        if text.len() > MOST_TEXT || !parse::is_plain(text) {
+            let end = (0..=text.len().min(MOST_TEXT)).rev();
+            let end = end.into_iter().find(|at| text.is_char_boundary(*at));
             return Self::Raw(normalise(&text[..end.unwrap_or(0)]).text);
         }
         let mut values = 0;

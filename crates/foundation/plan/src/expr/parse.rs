@@ -442,15 +442,39 @@ fn balanced(text: &str) -> Option<usize> {
     Some(at)
 }
 
-/// Bytes of the token at a place, as far as quotes and words matter.
+/// Bytes of the token at a place, as far as quotes, numbers and words matter.
 fn token(bytes: &[u8], at: usize) -> Option<usize> {
     let rest = &bytes[at..];
+    let while_is = |is: fn(&u8) -> bool| rest[1..].iter().take_while(|b| is(b)).count();
     match rest {
         [b'e' | b'E', b'\'', ..] => sql::quoted(&rest[1..], true).map(|length| 1 + length),
         [b'\'' | b'"', ..] => sql::quoted(rest, false),
+        [b'$', ..] => Some(1 + while_is(u8::is_ascii_digit)),
+        [b'0'..=b'9', ..] => {
+            let of_number = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_');
+            Some(1 + while_is(of_number))
+        }
         [first, ..] if sql::begins_word(*first) => Some(sql::word(rest)),
         _ => Some(1),
     }
+}
+
+/// Whether a text has no comments and no strings in dollars, which ruleutils.c never prints, and no quote is left open.
+pub(super) fn is_plain(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+        let odd = match rest {
+            [b'-', b'-', ..] | [b'/', b'*', ..] => true,
+            [b'$', next, ..] => !next.is_ascii_digit(),
+            _ => rest == b"$",
+        };
+        match token(bytes, at) {
+            Some(length) if !odd => at += length,
+            _ => return false,
+        }
+    }
+    true
 }
 
 /// The names in a text that is not parsed, of functions that are called or of all else, each with what qualifies it.

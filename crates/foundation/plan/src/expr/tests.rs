@@ -99,6 +99,7 @@ fn no_literal_survives_and_subqueries_keep_their_numbers() {
         ),
         ("'secret", "$1"),
         ("(a = $secret$ x $secret$)", "(a = $1)"),
+        ("f(a, $x$ b, secret $x$)", "f(a, $1)"),
         ("(a)::numeric(31,7)", "(a)::numeric($1, ...)"),
     ] {
         assert_eq!(redacted(text), expected);

@@ -194,7 +194,7 @@ mod tests {
     use crate::Finding;
     use crate::detect::tests::made::found_with;
     use crate::detect::tests::made::statement;
-    use pgassay_model::observed::plans::{Execution, WideColumn, Work};
+    use pgassay_model::observed::plans::{Clause, Execution, WideColumn, Work};
 
     fn found(id: &str, text: &str, facts: RelationFacts, rows: f64) -> Option<Finding> {
         let root = Node {

@@ -21,6 +21,8 @@ pub const DETECTORS: &[Detector] = &[
 
 /// The part of a plan's cost below which another is clearly cheaper.
 const CLEARLY: f64 = 2.0 / 3.0;
+/// The same for the time of one plan, compiled or not.
+const UNCOMPILED: f64 = 0.8;
 /// A plan that costs less is not worth another.
 const CHEAP: f64 = 100.0;
 /// The setting that bounds the memory of a node: what spills is a finding of its own.
@@ -165,8 +167,11 @@ fn timed<'s>(
     let Alternative { setting, value, .. } = other;
     let (cpus, cpus_then) = (cpus_alone(run, &plan.root), cpus_alone(run, &other.root));
     let ratio = others * cpus_then / (own * cpus).max(f64::MIN_POSITIVE);
-    // Compiled or not, the plan is the same.
-    if ratio > CLEARLY && setting != COMPILES {
+    let faster = match setting == COMPILES {
+        true => UNCOMPILED,
+        false => CLEARLY,
+    };
+    if ratio > faster {
         return None;
     }
     let (gone, instead) = differences(&plan.root, &other.root);

@@ -3,6 +3,7 @@
 mod budget;
 mod gains;
 pub(super) mod made;
+mod names;
 mod placement;
 mod samples;
 mod scaling;
