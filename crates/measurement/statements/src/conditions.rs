@@ -6,19 +6,9 @@
 
 use std::collections::BTreeMap;
 
+use pgassay_plan::expr::unquoted;
+use pgassay_plan::{Clause, Expr};
 use serde_json::Value;
-
-/// Keys of a node that hold conditions.
-const CONDITIONS: &[&str] = &[
-    "Filter",
-    "Index Cond",
-    "Recheck Cond",
-    "Join Filter",
-    "Hash Cond",
-    "Merge Cond",
-    "TID Cond",
-    "One-Time Filter",
-];
 
 /// A table's column.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -114,26 +104,23 @@ fn compared(
     relations: &BTreeMap<String, (String, String)>,
     roles: &mut BTreeMap<u32, Role>,
 ) {
-    for key in CONDITIONS {
-        if let Some(condition) = node[*key].as_str() {
-            for (number, at) in parameters(condition) {
-                let Some((alias, column, how)) = before(&condition[..at]) else {
-                    continue;
+    let texts = Clause::ALL
+        .iter()
+        .filter_map(|clause| node[clause.as_str()].as_str());
+    for condition in texts.map(Expr::parse) {
+        for (number, path, how) in condition.walk().filter_map(comparison) {
+            let (alias, name) = match path {
+                [.., alias, name] => (Some(unquoted(alias)), name),
+                [name] => (node["Alias"].as_str().map(str::to_owned), name),
+                [] => continue,
+            };
+            if let Some((schema, table)) = alias.and_then(|alias| relations.get(&alias)) {
+                let column = ColumnName {
+                    schema: schema.clone(),
+                    table: table.clone(),
+                    column: unquoted(name),
                 };
-                let relation = match alias.is_empty() {
-                    true => node["Alias"]
-                        .as_str()
-                        .and_then(|alias| relations.get(alias)),
-                    false => relations.get(&alias),
-                };
-                if let Some((schema, table)) = relation {
-                    let column = ColumnName {
-                        schema: schema.clone(),
-                        table: table.clone(),
-                        column,
-                    };
-                    roles.entry(number).or_insert(Role::Compared(column, how));
-                }
+                roles.entry(number).or_insert(Role::Compared(column, how));
             }
         }
     }
@@ -142,66 +129,36 @@ fn compared(
     }
 }
 
-/// The parameters in an expression, with the byte at which each begins.
-fn parameters(text: &str) -> Vec<(u32, usize)> {
-    let mut found = Vec::new();
-    for (at, _) in text.match_indices('$') {
-        let digits: String = text[at + 1..]
-            .chars()
-            .take_while(char::is_ascii_digit)
-            .collect();
-        if let Ok(number) = digits.parse() {
-            found.push((number, at));
+/// A comparison of a column with a parameter: the parameter, the column's path, and how they are compared.
+fn comparison(part: &Expr) -> Option<(u32, &[String], Comparison)> {
+    /// Without conversions.
+    fn value(expr: &Expr) -> &Expr {
+        match expr.bare() {
+            Expr::Cast(of, _) => value(of),
+            other => other,
         }
     }
-    found
-}
-
-/// What stands before a parameter: alias, column and operator.
-fn before(text: &str) -> Option<(String, String, Comparison)> {
-    let mut rest = text.trim_end_matches([' ', '(']);
-    let mut any = false;
-    if let Some(shorter) = rest.strip_suffix("ANY") {
-        (rest, any) = (shorter.trim_end(), true);
-    }
-    let operator = rest.len()
-        - rest
-            .trim_end_matches(|c: char| "=<>~*!@#%^&|?+-/".contains(c))
-            .len();
-    let (left, operator) = rest.split_at(rest.len() - operator);
-    let how = match (operator, any) {
+    let Expr::Op(left, operator, right) = part else {
+        return None;
+    };
+    let (right, any) = match &**right {
+        Expr::Quantified { all: false, of } => (&**of, true),
+        other => (other, false),
+    };
+    let (Expr::Column(path), Expr::Param(number)) = (value(left), value(right)) else {
+        return None;
+    };
+    let how = match (operator.as_str(), any) {
         ("=", true) => Comparison::Any,
         ("=", false) => Comparison::Equal,
         ("<" | "<=", false) => Comparison::Below,
         (">" | ">=", false) => Comparison::Above,
         ("~~" | "~~*", _) => Comparison::Like,
         // Arithmetic on the column compares nothing with it.
-        ("" | "+" | "-" | "*" | "/", _) => return None,
+        ("+" | "-" | "*" | "/", _) => return None,
         _ => Comparison::Other,
     };
-    let mut left = left.trim_end();
-    // `((orders.status)::text`
-    while let Some(cast) = left.rfind("::") {
-        let type_name = &left[cast + 2..];
-        let is_type = |c: char| c.is_ascii_alphanumeric() || " _()[],.\"".contains(c);
-        if type_name.is_empty() || !type_name.chars().all(is_type) || type_name.contains(" AND ") {
-            break;
-        }
-        left = left[..cast].trim_end();
-    }
-    let left = left.trim_end_matches(')');
-    let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '"' | '$');
-    let name = &left[left.trim_end_matches(is_name).len()..];
-    let clean = |part: &str| part.trim_matches('"').to_owned();
-    let (alias, column) = match name.rsplit_once('.') {
-        Some((alias, column)) => (clean(alias), clean(column)),
-        None => (String::new(), clean(name)),
-    };
-    let named = column
-        .chars()
-        .next()
-        .is_some_and(|c| !c.is_ascii_digit() && c != '$');
-    named.then_some((alias, column, how))
+    Some((*number, path, how))
 }
 
 /// A token of a statement: a word, a parameter, or a mark.

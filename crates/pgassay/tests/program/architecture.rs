@@ -428,6 +428,7 @@ fn the_pure_crates_do_no_io() {
         "rules",
         "analysis",
         "port",
+        "plan",
         "readings",
         "report",
         "synthetic",

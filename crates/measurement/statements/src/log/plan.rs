@@ -1,6 +1,7 @@
 //! Plans that auto_explain wrote into the log, as JSON or as text (PostgreSQL manual, "auto_explain"):
 //! both become EXPLAIN's JSON.
 
+use pgassay_plan::Clause;
 use serde_json::{Map, Value, json};
 
 /// Nodes below each other that are read.
@@ -174,11 +175,11 @@ fn tree(lines: &[&str]) -> Option<Value> {
         if let Some((_, node)) = of {
             let value = match key {
                 "Sort Key" | "Output" => json!([value]),
-                "Subplans Removed" => value
-                    .trim()
-                    .parse::<f64>()
-                    .map_or(Value::Null, |n| json!(n)),
-                _ => Value::from(value),
+                _ if !matches!(Clause::from(key), Clause::Other(_)) => Value::from(value),
+                _ => match value.trim().parse::<f64>() {
+                    Ok(number) => json!(number),
+                    Err(_) => Value::from(value),
+                },
             };
             node.insert(key.to_owned(), value);
         }
@@ -241,6 +242,7 @@ mod tests {
             (Some("public"), Some("My t"))
         );
         assert_eq!(scan["Filter"], "(x = 'secret'::text)");
+        assert_eq!(scan["Rows Removed by Filter"], 6000.0);
         let index = &join["Plans"][1]["Plans"][0];
         assert_eq!(
             (
