@@ -171,6 +171,91 @@ fn end(seen: Observation, held: &HoldsHorizon, then: &str) -> Observation {
     }
 }
 
+/// Dead rows below this are nothing to speak of.
+pub const FEW_DEAD: f64 = 1000.0;
+
+/// Transactions that began since, below which something is not old.
+pub const OLD: f64 = 500.0;
+
+/// `one transaction began`, `712 transactions began`.
+pub fn began(transactions: f64) -> String {
+    match transactions {
+        1.0 => "one transaction began".to_owned(),
+        many => format!("{many:.0} transactions began"),
+    }
+}
+
+pub fn horizon(seen: &FactView) -> Judged {
+    let rows = seen.rows("horizon")?;
+    let mut finding: Option<(Severity, Observation)> = None;
+    let kept = seen.value("vacuum_defer_cleanup_age").ok();
+    let kept = kept.and_then(|kept| kept.parse::<f64>().ok());
+    if let Some(kept) = kept.filter(|kept| *kept >= 1e4) {
+        let text = format!(
+            "vacuum_defer_cleanup_age = {kept:.0} holds dead rows back: no VACUUM removes what died in the last \
+             {kept:.0} transactions."
+        );
+        let severity = high_if(kept >= 1e6);
+        let found = Observation::new(severity, Confidence::Medium, text).sql(
+            "ALTER SYSTEM RESET vacuum_defer_cleanup_age; SELECT pg_reload_conf();   -- hot_standby_feedback on the \
+             standby instead",
+        );
+        finding = Some((severity, found));
+    }
+    let all: Vec<HoldsHorizon> = rows.iter().filter_map(holds).collect();
+    for held in all.iter().filter(|held| held.from_before) {
+        let (age, seconds) = (held.transactions, held.seconds.unwrap_or(0.0));
+        let weighty = match held.kind.as_str() {
+            "prepared transaction" => seconds >= 3600.0 || age >= 1e5,
+            "session" => seconds >= 3600.0,
+            _ => age >= 1e7,
+        };
+        let severity = high_if(weighty);
+        if finding.as_ref().is_some_and(|(most, ..)| severity <= *most) {
+            continue;
+        }
+        let cause = cause(&all, held);
+        let text = format!("{}: {} since.", cause.keeps("dead rows"), began(age));
+        let found = Observation::new(severity, Confidence::Medium, text);
+        finding = Some((severity, cause.end(found, "VACUUM")));
+    }
+    match finding {
+        None => passed("no old snapshot, prepared transaction or slot holds dead rows back"),
+        Some((_, found)) => found.found(),
+    }
+}
+
+/// Transactions since, below which the snapshot of a long transaction is not old: each statement takes a new one.
+const NEW_SNAPSHOT: f64 = 1000.0;
+
+/// What a row shows, with whether it has held that for as long as is worth a finding. A prepared transaction waits
+/// milliseconds for its second half; a report may take minutes.
+fn holds(row: &Row) -> Option<HoldsHorizon> {
+    let text = |key| word(row, key).unwrap_or_default().to_owned();
+    let (transactions, seconds) = (number(row, "transactions")?, number(row, "seconds"));
+    let kind = text("kind");
+    let own_transaction = row.get("own_transaction") == Some(&true.into());
+    let open = seconds.unwrap_or(0.0);
+    let noted = match kind.as_str() {
+        "prepared transaction" => open >= 1.0,
+        "session" => {
+            (own_transaction || transactions >= NEW_SNAPSHOT)
+                && (open >= 600.0 || (open >= 60.0 && transactions >= 1e5))
+        }
+        _ => transactions >= 1e5,
+    };
+    Some(HoldsHorizon {
+        kind,
+        name: text("name"),
+        transactions,
+        seconds,
+        application: text("application"),
+        own_transaction,
+        from_before: noted,
+        ..HoldsHorizon::default()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -308,89 +393,4 @@ mod tests {
             assert!(ends(&said(&[held])));
         }
     }
-}
-
-/// Dead rows below this are nothing to speak of.
-pub const FEW_DEAD: f64 = 1000.0;
-
-/// Transactions that began since, below which something is not old.
-pub const OLD: f64 = 500.0;
-
-/// `one transaction began`, `712 transactions began`.
-pub fn began(transactions: f64) -> String {
-    match transactions {
-        1.0 => "one transaction began".to_owned(),
-        many => format!("{many:.0} transactions began"),
-    }
-}
-
-pub fn horizon(seen: &FactView) -> Judged {
-    let rows = seen.rows("horizon")?;
-    let mut finding: Option<(Severity, Observation)> = None;
-    let kept = seen.value("vacuum_defer_cleanup_age").ok();
-    let kept = kept.and_then(|kept| kept.parse::<f64>().ok());
-    if let Some(kept) = kept.filter(|kept| *kept >= 1e4) {
-        let text = format!(
-            "vacuum_defer_cleanup_age = {kept:.0} holds dead rows back: no VACUUM removes what died in the last \
-             {kept:.0} transactions."
-        );
-        let severity = high_if(kept >= 1e6);
-        let found = Observation::new(severity, Confidence::Medium, text).sql(
-            "ALTER SYSTEM RESET vacuum_defer_cleanup_age; SELECT pg_reload_conf();   -- hot_standby_feedback on the \
-             standby instead",
-        );
-        finding = Some((severity, found));
-    }
-    let all: Vec<HoldsHorizon> = rows.iter().filter_map(holds).collect();
-    for held in all.iter().filter(|held| held.from_before) {
-        let (age, seconds) = (held.transactions, held.seconds.unwrap_or(0.0));
-        let weighty = match held.kind.as_str() {
-            "prepared transaction" => seconds >= 3600.0 || age >= 1e5,
-            "session" => seconds >= 3600.0,
-            _ => age >= 1e7,
-        };
-        let severity = high_if(weighty);
-        if finding.as_ref().is_some_and(|(most, ..)| severity <= *most) {
-            continue;
-        }
-        let cause = cause(&all, held);
-        let text = format!("{}: {} since.", cause.keeps("dead rows"), began(age));
-        let found = Observation::new(severity, Confidence::Medium, text);
-        finding = Some((severity, cause.end(found, "VACUUM")));
-    }
-    match finding {
-        None => passed("no old snapshot, prepared transaction or slot holds dead rows back"),
-        Some((_, found)) => found.found(),
-    }
-}
-
-/// Transactions since, below which the snapshot of a long transaction is not old: each statement takes a new one.
-const NEW_SNAPSHOT: f64 = 1000.0;
-
-/// What a row shows, with whether it has held that for as long as is worth a finding. A prepared transaction waits
-/// milliseconds for its second half; a report may take minutes.
-fn holds(row: &Row) -> Option<HoldsHorizon> {
-    let text = |key| word(row, key).unwrap_or_default().to_owned();
-    let (transactions, seconds) = (number(row, "transactions")?, number(row, "seconds"));
-    let kind = text("kind");
-    let own_transaction = row.get("own_transaction") == Some(&true.into());
-    let open = seconds.unwrap_or(0.0);
-    let noted = match kind.as_str() {
-        "prepared transaction" => open >= 1.0,
-        "session" => {
-            (own_transaction || transactions >= NEW_SNAPSHOT)
-                && (open >= 600.0 || (open >= 60.0 && transactions >= 1e5))
-        }
-        _ => transactions >= 1e5,
-    };
-    Some(HoldsHorizon {
-        kind,
-        name: text("name"),
-        transactions,
-        seconds,
-        application: text("application"),
-        own_transaction,
-        from_before: noted,
-        ..HoldsHorizon::default()
-    })
 }

@@ -1,6 +1,5 @@
 //! Common table expressions that are computed whole and picked from.
 
-use pgassay_plan::expr::unquoted;
 use crate::detect::common::conditions::{Compared, operand};
 use crate::detect::common::hits::Left;
 use crate::detect::common::scans::{FEW_ROWS, SELECTIVE, by_index, read_by_scans};
@@ -8,6 +7,7 @@ use crate::detect::common::shapes::{At, Shown, advice, is_served, shape, source}
 use crate::detect::{Detector, run};
 use crate::finding::{Confidence, StepKind};
 use pgassay_model::observed::plans::{Expr, Node, NodeType, RelationFacts};
+use pgassay_plan::expr::unquoted;
 use pgassay_text::quote::quote_ident;
 
 pub const DETECTORS: &[Detector] = &[run("cte-materialized", |e| shape(e, materialized))];

@@ -1,12 +1,12 @@
 //! Nested loops that read the same rows again for each row of a side of which one row was expected.
 
-use pgassay_plan::expr::unquoted;
 use crate::detect::common::conditions::{Compared, compared};
 use crate::detect::common::scans::FEW_ROWS;
 use crate::detect::common::shapes::{At, Shown, shape};
 use crate::detect::{Detector, run};
 use crate::finding::{Confidence, StepKind};
 use pgassay_model::observed::plans::{Clause, Node, NodeType, RelationFacts};
+use pgassay_plan::expr::unquoted;
 use pgassay_text::quote::quote_ident;
 
 pub const DETECTORS: &[Detector] = &[run("loop-misestimated", |e| shape(e, looped))];

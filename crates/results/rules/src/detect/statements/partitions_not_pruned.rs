@@ -110,10 +110,10 @@ fn unpruned(evidence: &Evidence) -> Option<Observation> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pgassay_model::observed::plans::Clause;
     use crate::Finding;
     use crate::detect::tests::made::found_with;
     use crate::detect::tests::made::statement;
+    use pgassay_model::observed::plans::Clause;
 
     fn found(edit: impl Fn(&mut RelationFacts), filter: &str) -> Option<Finding> {
         let tables: Vec<String> = (0..10).map(|n| format!("public.t{n}")).collect();

@@ -1,12 +1,12 @@
 //! Sorts of many rows for the first few, in an order that no index has.
 
-use pgassay_plan::expr::unquoted;
-use pgassay_model::observed::plans::{Clause, Expr, NodeType};
 use crate::detect::common::conditions::{Compared, compared};
 use crate::detect::common::scans::{FEW_ROWS, SELECTIVE, by_index};
 use crate::detect::common::shapes::{At, Shown, is_served, shape};
 use crate::detect::{Detector, run};
 use crate::finding::{Confidence, StepKind};
+use pgassay_model::observed::plans::{Clause, Expr, NodeType};
+use pgassay_plan::expr::unquoted;
 use pgassay_text::quote::quote_ident;
 
 pub const DETECTORS: &[Detector] = &[run("sort-below-limit", |e| shape(e, sort))];
