@@ -5,16 +5,17 @@ use clap::Args as ClapArgs;
 use pgassay_model::Failure;
 use pgassay_model::confinement::ConfinementPlan;
 
+use super::kinds::OF_SERVER;
 use super::load::Pin;
 
-/// Environment and wrapping command of one server.
+/// Environment and wrapping command of one server. The flags that these are flattened into declare the group.
 #[derive(Debug, Clone, Default, ClapArgs)]
 pub struct ConfinedArgs {
     /// A variable for a launched server's environment, such as LD_PRELOAD (repeatable)
-    #[arg(long = "env", value_name = "NAME=VALUE")]
+    #[arg(group = OF_SERVER, long = "env", value_name = "NAME=VALUE")]
     launch_environment: Vec<String>,
     /// Start a launched server through this command, such as 'numactl --interleave=all'
-    #[arg(long, value_name = "COMMAND")]
+    #[arg(group = OF_SERVER, long, value_name = "COMMAND")]
     pub wrap: Option<String>,
     /// The CPUs that it is kept on; a flag of compare.
     #[arg(skip)]

@@ -39,6 +39,8 @@ pub const OF_LWLOCK: &str = "of-lwlock";
 pub const OF_BUFFER_HIT: &str = "of-buffer-hit";
 /// Which kernels, and where.
 pub const OF_KERNELS: &str = "of-kernels";
+/// Which server, and what it is given.
+pub const OF_SERVER: &str = "of-server";
 /// Sessions beside those inside the server.
 pub const OF_COMPANY: &str = "of-company";
 
@@ -110,8 +112,7 @@ const GROUPS: &[Group] = &[
         "buffer-hit",
     ),
     (OF_KERNELS, |kind| kind == Kind::Kernels, "kernels"),
-    ("TargetArgs", has_server, SERVER),
-    ("ConfinedArgs", has_server, SERVER),
+    (OF_SERVER, has_server, SERVER),
     ("ObserveArgs", has_server, SERVER),
     (
         OF_COMPANY,
