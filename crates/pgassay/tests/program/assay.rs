@@ -8,21 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use crate::runs::{Runs, Signal, gone, postmasters_of, signal, text};
+use crate::schema::assert_schema;
 use serde_json::Value;
-
-/// Holds a document against its schema in docs/schema.
-fn assert_schema(document: &Value, name: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../docs/schema")
-        .join(name);
-    let schema: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-    let validator = jsonschema::validator_for(&schema).expect("a schema");
-    let errors: Vec<String> = validator
-        .iter_errors(document)
-        .map(|e| e.to_string())
-        .collect();
-    assert!(errors.is_empty(), "{name}: {errors:?}");
-}
 
 const SHORT: &[&str] = &[
     "--time", "0.2", "--warmup", "0.05", "--scale", "1", "--seed", "5",

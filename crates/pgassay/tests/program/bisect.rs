@@ -9,8 +9,8 @@ use std::time::Duration;
 use pgassay_server::Installations;
 use serde_json::Value;
 
-use crate::compare::assert_schema;
 use crate::runs::{Reachable, Runs, text};
+use crate::schema::assert_schema;
 
 /// An index that may not be used costs the most of a select-only transaction, so that few pairs show it.
 const SHORT: &[&str] = &[

@@ -4,13 +4,13 @@
 //! real one is for `make builds`.
 
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, Mutex};
 
-use pgassay::{Exit, Stop, Terminal};
+use crate::captured::pgassay;
+use crate::schema::assert_schema;
+use pgassay::{Exit, Stop};
 use pgassay_model::{Failure, FailureKind};
 use pgassay_server::pgbuild::maker::{Event, How, Order};
 use pgassay_server::pgbuild::recipe::System;
@@ -369,39 +369,12 @@ fn what_was_asked_for_wrongly_is_told_before_anything_is_built() {
     assert!(fs::read_dir(bench.place.builds()).unwrap().next().is_none());
 }
 
-#[derive(Clone, Default)]
-struct Page(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Page {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 pub(crate) fn run(words: &[&str]) -> (Exit, String, String) {
-    let (out, err) = (Page::default(), Page::default());
-    let mut terminal = Terminal::plain(Box::new(out.clone()), Box::new(err.clone()), 100);
-    let line = ["pgassay", "build"].iter().chain(words).map(Into::into);
-    let exit = pgassay::run(line, &mut terminal, &Stop::new());
-    let text = |page: &Page| String::from_utf8(page.0.lock().unwrap().clone()).unwrap();
-    (exit, text(&out), text(&err))
+    pgassay(&[&["build"], words].concat())
 }
 
 fn valid(text: &str, schema: &str) {
-    let document: serde_json::Value = serde_json::from_str(text).unwrap();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../docs/schema")
-        .join(schema);
-    let schema: serde_json::Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
-    let validator = jsonschema::validator_for(&schema).expect("a schema");
-    let errors: Vec<String> = validator
-        .iter_errors(&document)
-        .map(|e| e.to_string())
-        .collect();
-    assert!(errors.is_empty(), "{errors:?}");
+    assert_schema(&serde_json::from_str(text).unwrap(), schema);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use crate::schema::assert_schema;
 use pgassay_engine::workload::pgio::tables;
 use pgassay_pgwire::{Connector, Conninfo};
 use pgassay_server::{Cluster, Installations, LaunchOptions};
@@ -75,15 +76,7 @@ impl Place {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{said}");
         let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let schema =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/analysis-1.json");
-        let schema: Value = serde_json::from_str(&fs::read_to_string(schema).unwrap()).unwrap();
-        let validator = jsonschema::validator_for(&schema).unwrap();
-        let complaints: Vec<String> = validator
-            .iter_errors(&document)
-            .map(|e| format!("{}: {e}", e.instance_path()))
-            .collect();
-        assert!(complaints.is_empty(), "{complaints:#?}");
+        assert_schema(&document, "analysis-1.json");
         document
     }
 

@@ -1,12 +1,12 @@
 //! `pgassay check` and `pgassay collect` against a real server and against files.
 
 use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::path::PathBuf;
 
+use crate::captured::pgassay;
 use crate::runs::Reachable;
-use pgassay::{Exit, Stop, Terminal};
+use crate::schema::assert_schema;
+use pgassay::Exit;
 use pgassay_pgwire::fake::{FakeServer, Step, say};
 use serde_json::Value;
 
@@ -30,60 +30,6 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-#[derive(Clone, Default)]
-struct Page(Arc<Mutex<Vec<u8>>>);
-
-impl Page {
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-}
-
-impl Write for Page {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Exit code, results, complaints.
-fn pgassay(words: &[&str]) -> (Exit, String, String) {
-    let (out, err) = (Page::default(), Page::default());
-    let mut terminal = Terminal::plain(Box::new(out.clone()), Box::new(err.clone()), 100);
-    let line = ["pgassay"].iter().chain(words).map(Into::into);
-    let exit = pgassay::run(line, &mut terminal, &Stop::new());
-    (exit, out.text(), err.text())
-}
-
-fn complaints(schema: &str, document: &Value) -> Vec<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../docs/schema")
-        .join(schema);
-    let mut schema: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
-    jsonschema::meta::validate(&schema).expect("it is a JSON Schema 2020-12");
-    strict(&mut schema);
-    let validator = jsonschema::validator_for(&schema).expect("the schema compiles");
-    validator
-        .iter_errors(document)
-        .map(|e| format!("{}: {e}", e.instance_path()))
-        .collect()
-}
-
-/// Refuses keys that the schema does not describe.
-fn strict(schema: &mut Value) {
-    if let Value::Object(object) = schema {
-        let open = object.contains_key("$comment");
-        if !open && object.get("properties").is_some_and(Value::is_object) {
-            object.insert("additionalProperties".to_owned(), Value::Bool(false));
-        }
-        object.values_mut().for_each(strict);
-    } else if let Value::Array(array) = schema {
-        array.iter_mut().for_each(strict);
     }
 }
 
@@ -120,12 +66,12 @@ fn a_badly_set_server_is_seen_through_its_file() {
     let text = fs::read_to_string(&file).unwrap();
     assert!(!text.contains("hunter2"), "a secret is in the file");
     let facts: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(complaints("facts-1.json", &facts), Vec::<String>::new());
+    assert_schema(&facts, "facts-1.json");
 
     let (exit, out, err) = pgassay(&["check", &file, "--json"]);
     assert_eq!(exit, Exit::Done, "{err}");
     let document: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(complaints("check-1.json", &document), Vec::<String>::new());
+    assert_schema(&document, "check-1.json");
     for rule in [
         "fsync-off",
         "jit-small-queries",
@@ -180,7 +126,7 @@ fn the_host_alone_is_checked_without_a_server() {
     let (exit, out, err) = pgassay(&["check", "--host", "--json"]);
     assert_eq!(exit, Exit::Done, "{err}");
     let document: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(complaints("check-1.json", &document), Vec::<String>::new());
+    assert_schema(&document, "check-1.json");
     assert_eq!(document["place"]["server"], "no_server");
     assert_eq!(outcome(&document, "assertions"), "could-not-see");
     assert_ne!(
@@ -387,12 +333,12 @@ fn a_check_whose_connection_is_lost_does_not_pass() {
         assert_eq!(exit, Exit::Partial, "{err}");
         assert!(err.contains(reason), "{err}");
         let facts: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
-        assert_eq!(complaints("facts-1.json", &facts), Vec::<String>::new());
+        assert_schema(&facts, "facts-1.json");
         // The file says it too, wherever it is checked.
         let (exit, out, err) = pgassay(&["check", &file, "--json"]);
         assert_eq!(exit, Exit::Partial, "{err}");
         let document: Value = serde_json::from_str(&out).unwrap();
-        assert_eq!(complaints("check-1.json", &document), Vec::<String>::new());
+        assert_schema(&document, "check-1.json");
         assert!(document["session_lost"].as_str().unwrap().contains(reason));
     }
     // Nor does one of which nothing could be seen.
@@ -444,7 +390,7 @@ fn a_server_that_runs_here_is_found_and_one_made_for_the_check_is_nobodys() {
     let (exit, out, err) = pgassay(&["check", "temp", "--json"]);
     assert_eq!(exit, Exit::Done, "{err}");
     let report: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(complaints("check-1.json", &report), Vec::<String>::new());
+    assert_schema(&report, "check-1.json");
     assert_eq!(report["throw_away"], true);
     for rule in ["huge-pages", "effective-cache-size", "jit-small-queries"] {
         let results = report["results"].as_array().unwrap();

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::compare::assert_schema;
 use crate::runs::{Runs, text};
+use crate::schema::assert_schema;
 use crate::serve::{copy, name};
 
 /// A short real run.

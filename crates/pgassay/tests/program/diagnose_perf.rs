@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::schema::assert_schema;
 use assert_cmd::Command;
 use serde_json::Value;
 
@@ -27,14 +28,7 @@ fn document(args: &[&str]) -> Value {
         .stdout
         .clone();
     let document: Value = serde_json::from_slice(&output).unwrap();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/diagnosis-1.json");
-    let schema = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
-    let validator = jsonschema::validator_for(&schema).unwrap();
-    let errors: Vec<String> = validator
-        .iter_errors(&document)
-        .map(|e| format!("{}: {e}", e.instance_path()))
-        .collect();
-    assert!(errors.is_empty(), "{errors:#?}");
+    assert_schema(&document, "diagnosis-1.json");
     document
 }
 

@@ -3,9 +3,10 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
+use crate::schema::assert_schema;
 use serde_json::Value;
 
 struct Room(PathBuf);
@@ -66,14 +67,7 @@ fn finding<'d>(document: &'d Value, id: &str) -> &'d Value {
 fn every_part_is_judged_as_the_schema_says() {
     let room = Room::new("json");
     let document = room.json(&[]);
-    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/doctor-1.json");
-    let schema: Value = serde_json::from_str(&fs::read_to_string(schema).unwrap()).unwrap();
-    let validator = jsonschema::validator_for(&schema).unwrap();
-    let errors: Vec<String> = validator
-        .iter_errors(&document)
-        .map(|e| format!("{e} at {}", e.instance_path()))
-        .collect();
-    assert!(errors.is_empty(), "{errors:?}");
+    assert_schema(&document, "doctor-1.json");
     // The tests' own PostgreSQL is found without PATH, and with its headers.
     assert_eq!(document["can_launch"], true, "{document}");
     assert_eq!(finding(&document, "postgresql")["state"], "ok");

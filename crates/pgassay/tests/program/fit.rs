@@ -3,15 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 
+use crate::captured::pgassay;
+use crate::schema::assert_schema;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
-use pgassay::{Exit, Stop, Terminal};
+use pgassay::Exit;
 use pgassay_engine::rundir::RunWriter;
 use pgassay_model::Plan;
 use pgassay_model::axis::AxisValue;
@@ -131,38 +131,16 @@ fn record_arms(root: &Path, clients: &[u32], arms: Vec<Arm>, does: impl Fn(u32, 
     writer.finish(&end).unwrap();
 }
 
-#[derive(Clone, Default)]
-struct Page(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Page {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 fn fit(root: &Path, more: &[&str]) -> String {
-    let page = Page::default();
-    let mut terminal = Terminal::plain(Box::new(page.clone()), Box::new(std::io::sink()), 100);
-    let line = ["pgassay", "fit", "last", "--runs", root.to_str().unwrap()];
-    let line = line.iter().chain(more).map(Into::into);
-    assert_eq!(pgassay::run(line, &mut terminal, &Stop::new()), Exit::Done);
-    let bytes = page.0.lock().unwrap().clone();
-    String::from_utf8(bytes).unwrap()
+    let line = ["fit", "last", "--runs", root.to_str().unwrap()];
+    let (exit, text, said) = pgassay(&[&line, more].concat());
+    assert_eq!(exit, Exit::Done, "{said}");
+    text
 }
 
 fn document(root: &Path) -> Value {
     let document: Value = serde_json::from_str(&fit(root, &["--json"])).unwrap();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/fit-1.json");
-    let schema: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
-    let validator = jsonschema::validator_for(&schema).expect("a schema");
-    let errors: Vec<String> = validator
-        .iter_errors(&document)
-        .map(|e| e.to_string())
-        .collect();
-    assert!(errors.is_empty(), "{errors:?}");
+    assert_schema(&document, "fit-1.json");
     document
 }
 

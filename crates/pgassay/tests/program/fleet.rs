@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use crate::schema::assert_schema;
 use assert_cmd::Command;
 use serde_json::{Value, json};
 
@@ -117,14 +118,7 @@ fn planted_findings_and_odd_hosts_are_found() {
     assert_eq!(odd[0]["value"], "5.4.0-odd");
     assert_eq!(strings(&odd[0]["on"]), ["db6"]);
 
-    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/fleet-1.json");
-    let schema: Value = serde_json::from_slice(&fs::read(schema).unwrap()).unwrap();
-    let validator = jsonschema::validator_for(&schema).unwrap();
-    let wrong: Vec<String> = validator
-        .iter_errors(&document)
-        .map(|e| e.to_string())
-        .collect();
-    assert_eq!(wrong, Vec::<String>::new());
+    assert_schema(&document, "fleet-1.json");
 
     let (_, text, err) = fleet.run(&["-v"]);
     assert!(

@@ -4,8 +4,8 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::compare::assert_schema;
 use crate::runs::{Runs, text};
+use crate::schema::assert_schema;
 
 #[test]
 fn a_slower_head_fails_and_ci_gets_its_files() {

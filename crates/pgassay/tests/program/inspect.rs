@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::schema::assert_schema;
 use serde_json::Value;
 
 use crate::runs::Reachable;
@@ -37,10 +38,6 @@ fn json(arguments: &[&str]) -> Value {
 
 #[test]
 fn json_follows_its_schema() {
-    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/inspect-1.json");
-    let schema = std::fs::read_to_string(schema).expect("the schema");
-    let schema: Value = serde_json::from_str(&schema).expect("JSON");
-    let validator = jsonschema::validator_for(&schema).expect("a schema");
     let pid = std::process::id().to_string();
     let (outline, llsc) = (path("a64-gcc-outline.so"), path("a64-gcc-llsc.so"));
     let lines: [&[&str]; 5] = [
@@ -60,12 +57,7 @@ fn json_follows_its_schema() {
         &["--json", &pid],
     ];
     for line in lines {
-        let document = json(line);
-        let faults: Vec<String> = validator
-            .iter_errors(&document)
-            .map(|e| format!("{}: {e}", e.instance_path()))
-            .collect();
-        assert!(faults.is_empty(), "{line:?}: {faults:?}");
+        assert_schema(&json(line), "inspect-1.json");
     }
 }
 

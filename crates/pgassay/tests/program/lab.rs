@@ -4,8 +4,8 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::compare::assert_schema;
 use crate::runs::{Runs, text};
+use crate::schema::assert_schema;
 
 const PLAN: &str = r#"
 name = "mine"

@@ -2,21 +2,21 @@
 //!
 //! What is held against the truth are counts of samples, never how fast anything was.
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use pgassay::{Exit, Stop, Terminal};
+use pgassay::Exit;
 use pgassay_analysis::observed::waits;
 use pgassay_model::observed::statements::Sighting;
 use pgassay_observe::WaitSampler;
 use pgassay_pgwire::connect;
 use serde_json::Value;
 
+use crate::captured;
 use crate::pg_support::Server;
+use crate::schema::assert_schema;
 
 /// A directory that goes with the test.
 struct Scratch(PathBuf);
@@ -41,26 +41,10 @@ impl Drop for Scratch {
     }
 }
 
-#[derive(Clone, Default)]
-struct Page(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Page {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 fn pgassay(words: &[&str]) -> (Exit, String) {
-    let (out, err) = (Page::default(), Page::default());
-    let mut terminal = Terminal::plain(Box::new(out.clone()), Box::new(err.clone()), 100);
-    let line = ["pgassay"].iter().chain(words).map(Into::into);
-    let exit = pgassay::run(line, &mut terminal, &Stop::new());
-    let text = |page: &Page| String::from_utf8(page.0.lock().unwrap().clone()).unwrap();
-    assert_eq!(exit, Exit::Done, "{words:?}: {}", text(&err));
-    (exit, text(&out))
+    let (exit, text, said) = captured::pgassay(words);
+    assert_eq!(exit, Exit::Done, "{words:?}: {said}");
+    (exit, text)
 }
 
 /// Runs a workload on a throw-away server and returns the analysis.
@@ -87,14 +71,7 @@ fn measured_for(seconds: &str, runs: &Scratch, workload: &str, more: &[&str]) ->
     ];
     words.extend(more);
     let analysis: Value = serde_json::from_str(&pgassay(&words).1).unwrap();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/analysis-1.json");
-    let schema = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
-    let validator = jsonschema::validator_for(&schema).unwrap();
-    let errors: Vec<String> = validator
-        .iter_errors(&analysis)
-        .map(|e| format!("{}: {e}", e.instance_path()))
-        .collect();
-    assert!(errors.is_empty(), "{errors:#?}");
+    assert_schema(&analysis, "analysis-1.json");
     analysis
 }
 

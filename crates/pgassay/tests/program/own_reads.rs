@@ -3,11 +3,11 @@
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 use std::process::Child;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::schema::assert_schema;
 use pgassay_engine::workload::scattered_read::{self, ways};
 use pgassay_model::scattered::{OwnReads, Pattern, Sample};
 use pgassay_pgwire::connect;
@@ -96,14 +96,7 @@ fn document(runs: &Runs, words: &[&str]) -> (Value, String) {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/analysis-1.json");
-    let schema: Value = serde_json::from_slice(&std::fs::read(schema).unwrap()).unwrap();
-    let validator = jsonschema::validator_for(&schema).unwrap();
-    let complaints: Vec<String> = validator
-        .iter_errors(&document)
-        .map(|e| e.to_string())
-        .collect();
-    assert!(complaints.is_empty(), "{complaints:?}");
+    assert_schema(&document, "analysis-1.json");
     (document, said)
 }
 

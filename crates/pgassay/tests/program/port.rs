@@ -6,6 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::schema::assert_schema;
 use serde_json::Value;
 
 fn samples(name: &str) -> PathBuf {
@@ -83,20 +84,14 @@ fn what_breaks_ends_with_code_1_and_what_is_clean_with_0() {
 
 #[test]
 fn json_follows_its_schema_and_the_formats_say_the_same() {
-    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/port-1.json");
-    let schema = fs::read_to_string(schema).expect("the schema");
-    let schema: Value = serde_json::from_str(&schema).expect("JSON");
-    let validator = jsonschema::validator_for(&schema).expect("a schema");
     let planted = samples("planted");
     let so = samples("../../../../foundation/inspect/tests/fixtures/a64-gcc-armv8.1.so");
     let document = json(&["--json", shown(&planted)]);
-    validator
-        .validate(&document)
-        .expect("it follows the schema");
+    assert_schema(&document, "port-1.json");
     let findings = document["findings"].as_array().expect("a list").len();
     assert!(findings > 35, "{findings}");
     let library = json(&["--json", shown(&so)]);
-    validator.validate(&library).expect("a binary's, too");
+    assert_schema(&library, "port-1.json");
     assert!(library["findings"][0]["code"].to_string().contains("LSE"));
     let csv = port(&["--format", "csv", shown(&planted)]);
     assert_eq!(

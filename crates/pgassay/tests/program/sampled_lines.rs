@@ -11,9 +11,9 @@ use pgassay_lines::sampled::Sampled;
 use pgassay_pgwire::{Session, connect};
 use serde_json::Value;
 
-use crate::compare::assert_schema;
 use crate::pg_support::{OWNER, Server};
 use crate::runs::{Runs, text};
+use crate::schema::assert_schema;
 
 /// Of Intel: `cpu/mem-loads`, `cpu/mem-stores`.
 const INTEL_HITM: &str = "629800842 |OP LOAD|LVL L3 hit|SNP HitM|TLB L1 hit|LCK N/A|BLK N/A";

@@ -1,12 +1,10 @@
 //! Evidence is collected: what of a server is seen and counted, and that nothing is done to it. How long things take,
 //! and which share of the time, is judged nowhere here.
 
-use std::io::Write;
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pgassay::{Exit, Stop, Terminal};
+use pgassay::Exit;
 use pgassay_model::observed::Observed;
 use pgassay_model::observed::growth::Grown;
 use pgassay_model::observed::plans::Plan;
@@ -15,6 +13,7 @@ use pgassay_observe::{Choice, Known, Observers, Scene};
 use pgassay_pgwire::connect;
 use serde_json::Value;
 
+use crate::captured::pgassay;
 use crate::pg_support::{OWNER, Server};
 use crate::recorded::{HBA, Worker, validate};
 
@@ -212,27 +211,6 @@ fn a_plan_that_auto_explain_logged_is_read_from_the_log() {
         "((a < $1) AND (b = $2))"
     );
     assert_eq!(scan.actual_rows, Some(4.0));
-}
-
-#[derive(Clone, Default)]
-struct Page(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Page {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-fn pgassay(words: &[&str]) -> (Exit, String, String) {
-    let (out, err) = (Page::default(), Page::default());
-    let mut terminal = Terminal::plain(Box::new(out.clone()), Box::new(err.clone()), 100);
-    let line = ["pgassay"].iter().chain(words).map(Into::into);
-    let exit = pgassay::run(line, &mut terminal, &Stop::new());
-    let text = |page: &Page| String::from_utf8(page.0.lock().unwrap().clone()).unwrap();
-    (exit, text(&out), text(&err))
 }
 
 /// What `pgassay watch` says of a server while a session sends this statement.

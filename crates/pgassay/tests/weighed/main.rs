@@ -3,6 +3,8 @@
 
 mod behind_statements;
 mod behind_tables;
+#[path = "../program/captured.rs"]
+mod captured;
 mod collected;
 #[path = "../../../foundation/pgwire/tests/support/mod.rs"]
 mod pg_support;

@@ -13,8 +13,8 @@ use pgassay_model::workload::ScriptPlan;
 use pgassay_report::TextStyle;
 use serde_json::Value;
 
-use super::assert_schema;
 use super::fixture::{Made, histogram};
+use crate::schema::assert_schema;
 
 /// Two scripts of a workload on somebody's own tables, of which the second has a transaction; the latency
 /// of each statement at B is so many times that at A.

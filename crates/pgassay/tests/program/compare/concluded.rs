@@ -15,8 +15,8 @@ use pgassay_model::warning::Warning;
 use pgassay_report::TextStyle;
 use serde_json::Value;
 
-use super::assert_schema;
 use super::fixture::Made;
+use crate::schema::assert_schema;
 
 fn concluded(run: &RecordedRun) -> Compare {
     let compare = compare::conclude(run).expect("pairs were measured");

@@ -8,8 +8,8 @@ use pgassay_analysis::{Analysis, analyse};
 use pgassay_model::axis::AxisValue;
 use serde_json::Value;
 
-use super::assert_schema;
 use super::fixture::Made;
+use crate::schema::assert_schema;
 
 /// A run of one arm that does `level` times the usual.
 fn run(index: usize, level: f64) -> Analysis {

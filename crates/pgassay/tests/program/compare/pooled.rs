@@ -9,9 +9,9 @@ use pgassay_analysis::stats::Verdict;
 use pgassay_analysis::stats::paired::Unit;
 use serde_json::Value;
 
-use super::assert_schema;
 use super::fixture::Made;
 use crate::runs::{Runs, text};
+use crate::schema::assert_schema;
 
 /// A run of its own name and seed.
 fn run(n: u64, made: Made) -> Compare {

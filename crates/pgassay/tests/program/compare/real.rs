@@ -7,8 +7,8 @@ use pgassay_server::Installations;
 use pgassay_sys::affinity::allowed_cpus;
 use serde_json::Value;
 
-use super::assert_schema;
 use crate::runs::{Runs, Signal, gone, postmasters_of, signal, text};
+use crate::schema::assert_schema;
 
 const SHORT: &[&str] = &[
     "--slice",

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::compare::assert_schema;
 use crate::runs::{Runs, text};
+use crate::schema::assert_schema;
 
 /// Bounds by the lines: the root of the key allows less the more sessions there are.
 #[test]

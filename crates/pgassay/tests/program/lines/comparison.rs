@@ -4,8 +4,8 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::compare::assert_schema;
 use crate::runs::{Runs, text};
+use crate::schema::assert_schema;
 
 /// What a comparison by lines begins with.
 const BY_LINES: [&str; 5] = ["compare", "temp", "temp", "--by", "lines"];

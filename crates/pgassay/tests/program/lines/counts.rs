@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::compare::assert_schema;
 use crate::runs::{Runs, text};
+use crate::schema::assert_schema;
 
 /// The same loops by name: an operation without the statement around it.
 #[test]
