@@ -1,7 +1,9 @@
 """Flame graphs: explored, held against others, saved and read again; views that addresses hold."""
 
+import base64
 import json
 import os
+import zlib
 from pathlib import Path
 
 from selenium.webdriver.common.by import By
@@ -145,7 +147,8 @@ def exports(driver):
     if not figures:
         return False
     figure = figures[0]
-    data = json.loads(driver.execute_script("return document.querySelector('script.profiles').textContent"))
+    packed = driver.execute_script("return document.querySelector('script.profiles').textContent")
+    data = json.loads(zlib.decompress(base64.b64decode(packed)))
     totals = [sum(view["own"][1::2]) for view in data["views"]]
     speedscope = download(driver, figure, "Save for speedscope")
     expect([sum(p["weights"]) for p in speedscope["profiles"]] == totals, "speedscope's samples are not the page's")

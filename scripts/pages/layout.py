@@ -1,5 +1,7 @@
 """How pages are laid out: first screen, widths, paper, and what axe finds."""
 
+import base64
+import re
 from pathlib import Path
 
 from selenium.webdriver.common.by import By
@@ -37,6 +39,16 @@ return [...document.body.querySelectorAll("*")].filter(e => {
 """
 
 
+# What is touched and is smaller than WCAG 2.2 (2.5.8) has it.
+SMALL = """
+return [...document.querySelectorAll("a, button, summary, input, select")].filter(e => {
+  if (!e.checkVisibility() || e.closest(".skip, .unseen")) return false;
+  const box = e.getBoundingClientRect();
+  return box.width > 0 && (box.height < 24 || box.width < 24);
+}).map(e => e.outerHTML.slice(0, 120));
+"""
+
+
 def look(driver, page, colours, width, height):
     driver.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride",
@@ -47,13 +59,18 @@ def look(driver, page, colours, width, height):
     driver.get(page.as_uri())
     charts = driver.find_elements(By.CSS_SELECTOR, "svg.chart")
     shown = [chart for chart in charts if chart.is_displayed()]
-    if shown:
+    if shown and width >= 600:
         top = shown[0].rect["y"]
         expect(top < height, f"the first chart begins at {top}, below the first screen of {height}")
     steps = [step for step in driver.find_elements(By.CSS_SELECTOR, ".first li strong") if step.is_displayed()]
     if steps:
         top = steps[0].rect["y"]
         expect(top + 20 < height, f"what to do first begins at {top}, below the first screen of {height}")
+    nav = driver.find_element(By.CSS_SELECTOR, "nav.contents")
+    expect(nav.value_of_css_property("position") == "sticky", "the contents do not stay")
+    if width < 600:
+        small = driver.execute_script(SMALL)
+        expect(not small, f"lower or narrower than 24 px: {small[:5]}")
     out = driver.execute_script(STICKS_OUT)
     expect(not out, f"wider than the window: {out[:3]}")
     wide = driver.execute_script("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
@@ -66,6 +83,8 @@ def look(driver, page, colours, width, height):
     if (width, colours) in ((SCREENS[0][0], "light"), (SCREENS[1][0], "dark")):
         accessible(driver)
     driver.refresh()
+    # Whatever a part of the tests is about is within one of them.
+    driver.execute_script("document.querySelectorAll('details.part').forEach(part => { part.open = true })")
     driver.get_log("performance")
 
 
@@ -112,3 +131,7 @@ def printed(driver, page):
     seen = driver.execute_script("return [...document.querySelectorAll('button:not(.sort)')].filter(b => b.checkVisibility()).map(b => b.textContent)")
     expect(not seen, f"buttons on paper: {seen[:5]}")
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+    if driver.find_elements(By.CSS_SELECTOR, ".chapter"):
+        paper = driver.execute_cdp_cmd("Page.printToPDF", {"paperWidth": 8.27, "paperHeight": 11.69})
+        pages = len(re.findall(rb"/Type\s*/Page\b(?!s)", base64.b64decode(paper["data"])))
+        expect(pages <= 2, f"a run's answer takes {pages} pages of paper")

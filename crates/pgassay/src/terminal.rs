@@ -125,6 +125,11 @@ impl Terminal {
         self.secrets = secrets;
     }
 
+    /// Whether details are asked for.
+    pub fn is_verbose(&self) -> bool {
+        self.verbosity == Verbosity::Verbose
+    }
+
     /// Whether progress is to be shown: somebody watches, or asked for it.
     pub fn shows_progress(&self) -> bool {
         match self.verbosity {

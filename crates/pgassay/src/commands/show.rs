@@ -107,7 +107,8 @@ pub fn style(terminal: &Terminal, to_terminal: bool) -> TextStyle {
     }
 }
 
-/// Writes the report into the run and prints it, as JSON where that is asked for; opens it likewise.
+/// Writes the report into the run and prints its answer; with --verbose the whole text, as JSON where
+/// that is asked for. Opens it likewise.
 pub fn conclude(
     analysis: &Analysis,
     (json, open): (bool, bool),
@@ -115,8 +116,11 @@ pub fn conclude(
     terminal: &mut Terminal,
 ) -> anyhow::Result<()> {
     let written = page_of_run(dir, &pgassay_report::html(analysis));
-    let format = if json { Format::Json } else { Format::Text };
-    let text = render(analysis, format, terminal, true)?;
+    let text = match (json, terminal.is_verbose()) {
+        (true, _) => render(analysis, Format::Json, terminal, true)?,
+        (false, true) => render(analysis, Format::Text, terminal, true)?,
+        (false, false) => pgassay_report::answer(analysis, &style(terminal, true)),
+    };
     let printed = terminal.print(&text);
     opened::announce(&written?, open, terminal);
     printed

@@ -80,6 +80,15 @@ pub fn text(report: &impl Report, style: &TextStyle) -> String {
     text::render(&report.document(), style)
 }
 
+/// The answer of a run's report alone; the whole text of a report of another kind.
+pub fn answer(report: &impl Report, style: &TextStyle) -> String {
+    let document = report.document();
+    match document.chapters.is_empty() {
+        true => text::render(&document, style),
+        false => text::answer(&document, style),
+    }
+}
+
 /// The report as one self-contained HTML file that asks nothing of any network.
 pub fn html(report: &impl Report) -> String {
     html::render(&report.document())

@@ -13,8 +13,8 @@ use owo_colors::OwoColorize;
 use pgassay_analysis::bottlenecks::{Step, StepKind};
 
 use super::document::{
-    Badge, Block, Cell, Chart, Depth, Document, Fact, FindingBlock, Note, Rating, Table, Tile,
-    Value,
+    Badge, Block, Cell, Chart, Depth, Document, Fact, FindingBlock, Note, Question, Rating, Table,
+    Tile, Value,
 };
 use super::{forest, number, plain};
 
@@ -34,35 +34,13 @@ const NARROWEST: usize = 20;
 /// Running text wider than this is hard to follow.
 const READABLE: usize = 100;
 
-/// The whole summary.
+/// The whole summary; a run's ends with its answer, which is what a terminal shows last.
 pub fn render(document: &Document, style: &TextStyle) -> String {
-    let mut page = Page {
-        out: String::new(),
-        style: TextStyle {
-            width: style.width.max(NARROWEST),
-            ..*style
-        },
-    };
+    let mut page = Page::new(style);
     page.paragraph(&document.title, Tone::Strong);
-    for badge in &document.badges {
-        page.badge(badge);
-    }
-    for alarm in &document.alarms {
-        page.paragraph(alarm, Tone::Alarm);
-    }
-    page.blank();
-    if !document.tiles.is_empty() {
-        let tiles: Vec<Fact> = document.tiles.iter().map(Tile::as_fact).collect();
-        page.facts(&tiles);
-    }
-    document.glance.iter().for_each(|block| page.block(block));
-    let before = !(document.tiles.is_empty() && document.glance.is_empty());
-    if before && !(document.first_steps.is_empty() && document.headline.is_empty()) {
-        page.blank();
-    }
-    page.first_steps(document);
-    for sentence in &document.headline {
-        page.paragraph(sentence, Tone::Normal);
+    let answered = !document.chapters.is_empty();
+    if !answered {
+        page.head(document);
     }
     let shown = document.sections.iter();
     for section in shown.filter(|s| s.depth != Depth::Evidence) {
@@ -80,8 +58,23 @@ pub fn render(document: &Document, style: &TextStyle) -> String {
     page.notes(&document.notes);
     page.blank();
     page.paragraph(&document.provenance, Tone::Quiet);
+    if answered {
+        page.blank();
+        page.answer(document);
+    }
     page.out
 }
+
+/// The answer of a run alone: how fast, what limits it, what to do, how certain; at most 20 lines of
+/// 80 columns.
+pub fn answer(document: &Document, style: &TextStyle) -> String {
+    let mut page = Page::new(style);
+    page.answer(document);
+    page.out
+}
+
+/// Sentences of the headline that an answer has room for.
+const MOST_SENTENCES: usize = 5;
 
 /// How a line is coloured.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -98,6 +91,107 @@ struct Page {
 }
 
 impl Page {
+    fn new(style: &TextStyle) -> Self {
+        Self {
+            out: String::new(),
+            style: TextStyle {
+                width: style.width.max(NARROWEST),
+                ..*style
+            },
+        }
+    }
+
+    /// What stands before the sections.
+    fn head(&mut self, document: &Document) {
+        for badge in &document.badges {
+            self.badge(badge);
+        }
+        for alarm in &document.alarms {
+            self.paragraph(alarm, Tone::Alarm);
+        }
+        self.blank();
+        if !document.tiles.is_empty() {
+            let tiles: Vec<Fact> = document.tiles.iter().map(Tile::as_fact).collect();
+            self.facts(&tiles);
+        }
+        document.glance.iter().for_each(|block| self.block(block));
+        let before = !(document.tiles.is_empty() && document.glance.is_empty());
+        if before && !(document.first_steps.is_empty() && document.headline.is_empty()) {
+            self.blank();
+        }
+        self.first_steps(document);
+        for sentence in &document.headline {
+            self.paragraph(sentence, Tone::Normal);
+        }
+    }
+
+    /// The questions of a run, each with its answer.
+    fn answer(&mut self, document: &Document) {
+        self.paragraph(&document.title, Tone::Strong);
+        for alarm in &document.alarms {
+            self.paragraph(alarm, Tone::Alarm);
+        }
+        let tiles = document.tiles.iter().map(|tile| {
+            let Fact {
+                name,
+                value,
+                remark,
+            } = tile.as_fact();
+            match remark.as_str() {
+                "" => format!("{name} {value}"),
+                remark => format!("{name} {value} ({remark})"),
+            }
+        });
+        let sentences = document.headline.iter().take(MOST_SENTENCES).cloned();
+        let left_out = document.headline.len().saturating_sub(MOST_SENTENCES);
+        let left_out = (left_out > 0).then(|| format!("And {left_out} more in the report."));
+        self.answered(Question::Speed, tiles.chain(sentences).chain(left_out));
+        let limit = Some(document.limit.clone()).filter(|limit| !limit.is_empty());
+        self.answered(Question::Limit, limit.into_iter());
+        let steps = document.first_steps.iter().enumerate();
+        let mut steps = steps.map(|(i, block)| format!("{}. {}", i + 1, block.finding.title));
+        self.answered(Question::Remedy, steps.next().into_iter());
+        let first = document.first_steps.first();
+        if let Some(step) = first.and_then(|block| block.finding.remedy.first()) {
+            self.step(step);
+        }
+        self.answers(
+            "",
+            steps.chain((!document.of_steps.is_empty()).then(|| document.of_steps.clone())),
+        );
+        let badges = document.badges.iter().map(Badge::line);
+        let mut warnings: Vec<&str> = document
+            .notes
+            .iter()
+            .map(|n| n.warning.id.as_str())
+            .collect();
+        warnings.dedup();
+        let warned = (!warnings.is_empty()).then(|| format!("warnings: {}", warnings.join(", ")));
+        self.answered(Question::Certainty, badges.chain(warned));
+    }
+
+    fn answered(&mut self, question: Question, answers: impl Iterator<Item = String>) {
+        self.answers(question.title(), answers);
+    }
+
+    /// A line or more an answer, after the question and below it.
+    fn answers(&mut self, question: &str, answers: impl Iterator<Item = String>) {
+        const QUESTION: usize = 15;
+        let width = self.style.width.min(READABLE);
+        for (i, answer) in answers.enumerate() {
+            let asked = if i == 0 { question } else { "" };
+            if width < 3 * QUESTION {
+                let both = format!("{asked} {answer}");
+                self.paragraph(both.trim_start(), Tone::Normal);
+                continue;
+            }
+            let row = vec![format!("{asked:QUESTION$}"), self.leaf(&answer)];
+            for line in wrapped(vec![row], width) {
+                self.line(&line, Tone::Normal);
+            }
+        }
+    }
+
     fn blank(&mut self) {
         self.out.push('\n');
     }

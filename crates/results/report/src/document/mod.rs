@@ -41,8 +41,12 @@ pub struct Document {
     pub of_steps: String,
     /// The result in plain sentences, the most important first.
     pub headline: Vec<String>,
+    /// What limits the server most, with its share of the sessions' time; may be empty.
+    pub limit: String,
     /// The parts, in order.
     pub sections: Vec<Section>,
+    /// The questions that the parts answer, in the order of the parts; empty where they answer one.
+    pub chapters: Vec<Chapter>,
     /// Every warning, numbered from 1 in the order of first mention.
     pub notes: Vec<Note>,
     /// The samples behind the flame graphs, for pages.
@@ -50,6 +54,16 @@ pub struct Document {
 }
 
 impl Document {
+    /// The questions, each with the parts that answer it.
+    pub fn by_question(&self) -> impl Iterator<Item = (Question, &[Section])> {
+        let mut rest = self.sections.as_slice();
+        self.chapters.iter().map(move |chapter| {
+            let (answers, after) = rest.split_at(chapter.sections.min(rest.len()));
+            rest = after;
+            (chapter.question, answers)
+        })
+    }
+
     /// What qualifies the first steps, and that there are findings beyond them where there are.
     pub fn below_steps(&self) -> Option<String> {
         let more = match self.further_findings {
@@ -74,6 +88,54 @@ impl Document {
             .filter(|(_, note)| note.about.is_empty() && !said(note))
             .map(|(i, note)| (i + 1, note))
             .collect()
+    }
+}
+
+/// How many consecutive parts answer a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chapter {
+    /// The question.
+    pub question: Question,
+    /// How many parts answer it.
+    pub sections: usize,
+}
+
+/// What a reader asks of a measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Question {
+    /// How fast?
+    Speed,
+    /// What limits it?
+    Limit,
+    /// What to do?
+    Remedy,
+    /// How certain?
+    Certainty,
+    /// What are this machine and build?
+    Subject,
+}
+
+impl Question {
+    /// In words.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Speed => "How fast?",
+            Self::Limit => "What limits it?",
+            Self::Remedy => "What to do?",
+            Self::Certainty => "How certain?",
+            Self::Subject => "What are this machine and build?",
+        }
+    }
+
+    /// Stable name, used for links within a page.
+    pub fn id(self) -> &'static str {
+        match self {
+            Self::Speed => "how-fast",
+            Self::Limit => "what-limits",
+            Self::Remedy => "what-to-do",
+            Self::Certainty => "how-certain",
+            Self::Subject => "subject",
+        }
     }
 }
 

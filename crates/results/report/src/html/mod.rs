@@ -26,8 +26,8 @@ use sha2::{Digest, Sha256};
 use pgassay_analysis::bottlenecks::{Step, StepKind};
 
 use super::document::{
-    Badge, Block, Cell, Column, Document, Evidence, Fact, FindingBlock, Note, Section, Table, Tile,
-    Value,
+    Badge, Block, Cell, Column, Document, Evidence, Fact, FindingBlock, Note, Question, Section,
+    Table, Tile, Value,
 };
 use super::{number, plain};
 
@@ -57,6 +57,7 @@ pub fn render(document: &Document) -> String {
         &document.title,
         skip_to(document),
         html! {
+            (contents(document))
             (head_of(document))
             main id=(CONTENT) { (body_of(document)) }
             (foot_of(document))
@@ -86,6 +87,7 @@ pub fn render_all(documents: &[Document]) -> String {
                 @for (i, document) in documents.iter().enumerate() {
                     article id=(name(i + 1)) {
                         (in_part(&name(i + 1), &html! {
+                            (contents(document))
                             (head_of(document))
                             (body_of(document))
                             (foot_of(document))
@@ -97,6 +99,8 @@ pub fn render_all(documents: &[Document]) -> String {
     )
 }
 
+/// The name of the part that holds all warnings.
+const WARNINGS: &str = "warnings";
 /// The part of a page that holds everything but its head.
 const CONTENT: &str = "content";
 
@@ -139,17 +143,20 @@ fn head_of(document: &Document) -> Markup {
             p.kicker { "pgassay" }
             h1 { (text(&document.title)) }
             @for badge in &document.badges { (self::badge(badge)) }
+            (warned(&document.notes))
             @for alarm in &document.alarms {
                 p.alarm role="note" { (text(alarm)) }
             }
             (tiles(&document.tiles))
+            @if !document.limit.is_empty() {
+                p.limit { strong { (Question::Limit.title()) } " " (text(&document.limit)) }
+            }
             (glance(&document.glance))
             (first_steps(document))
             div.headline {
                 @for sentence in &document.headline { p { (text(sentence)) } }
             }
             (run_notes(document))
-            (contents(document))
         }
     }
 }
@@ -159,6 +166,20 @@ fn badge(badge: &Badge) -> Markup {
         p.badge {
             span class=(badge.rating.name()) { (badge.subject) ": " (text(&badge.judgement)) }
             @if !badge.why.is_empty() { " " (text(&badge.why)) }
+        }
+    }
+}
+
+/// The names of the warnings, which lead to their texts.
+fn warned(notes: &[Note]) -> Markup {
+    html! {
+        @if !notes.is_empty() {
+            p.badge {
+                "Warnings:"
+                @for (i, note) in notes.iter().enumerate() {
+                    " " a href={ "#warning-" (i + 1) } { (text(&note.warning.id)) }
+                }
+            }
         }
     }
 }
@@ -252,18 +273,73 @@ fn step(step: &Step) -> Markup {
 
 fn body_of(document: &Document) -> Markup {
     html! {
-        @for section in &document.sections { (self::section(section, &document.notes)) }
-        (all_notes(&document.notes))
+        @if document.chapters.is_empty() {
+            @for section in &document.sections { (self::section(section, &document.notes)) }
+            @if !document.notes.is_empty() {
+                section id=(WARNINGS) aria-labelledby="warnings-heading" {
+                    h2 id="warnings-heading" { "Warnings" }
+                    (all_notes(&document.notes))
+                }
+            }
+        }
+        @for (question, sections) in answered(document) { (chapter(question, sections, &document.notes)) }
         @if let Some(tree) = &document.profiles {
-            script.profiles type="application/json" {
-                (PreEscaped(profiles::page(tree, &document.title)))
+            script.profiles type="text/plain" { (profiles::page(tree, &document.title)) }
+        }
+    }
+}
+
+/// The questions that the page has an answer to.
+fn answered(document: &Document) -> impl Iterator<Item = (Question, &[Section])> {
+    document.by_question().filter(|(question, sections)| {
+        !sections.is_empty() || has_warnings(*question, &document.notes)
+    })
+}
+
+/// Whether the warnings are among the answers to a question.
+fn has_warnings(question: Question, notes: &[Note]) -> bool {
+    question == Question::Certainty && !notes.is_empty()
+}
+
+/// A question and its parts, each of which opens on demand: by its name, by a link into it and by a
+/// search in the page, without a script.
+fn chapter(question: Question, sections: &[Section], notes: &[Note]) -> Markup {
+    let heading = format!("{}-heading", question.id());
+    html! {
+        section.chapter id=(question.id()) aria-labelledby=(heading) {
+            h2 id=(heading) { (question.title()) }
+            @if has_warnings(question, notes) {
+                (part(WARNINGS, &format!("Warnings ({})", notes.len()), &all_notes(notes)))
+            }
+            @for section in sections {
+                (part(section.id, section.title, &blocks(&section.blocks, section.id, notes)))
             }
         }
     }
 }
 
+/// Parts that are printed with the first screen; others where they are open.
+const PRINTED: [&str; 3] = ["results", WARNINGS, "summary"];
+
+/// What it holds has the name: a link opens what it leads into, not what it leads to.
+fn part(id: &str, title: &str, content: &Markup) -> Markup {
+    html! {
+        details.part .printed[PRINTED.contains(&id)] {
+            summary { h3 { (title) } }
+            div id=(id) { (PreEscaped(content.0.replace("<h3", "<h4").replace("</h3>", "</h4>"))) }
+        }
+    }
+}
+
 fn foot_of(document: &Document) -> Markup {
-    html! { footer { p { (text(&document.provenance)) "." } } }
+    html! {
+        footer {
+            @if !document.chapters.is_empty() {
+                p.on-paper { "Further parts are printed where they are open in the page." }
+            }
+            p { (text(&document.provenance)) "." }
+        }
+    }
 }
 
 /// The same markup with a prefix at every name that it gives or refers to, so that several
@@ -303,15 +379,20 @@ fn text(text: &str) -> String {
     plain::clean(text)
 }
 
+/// Where the page has what: by question, or by part where it answers only one.
 fn contents(document: &Document) -> Markup {
+    let warnings = document.notes.len();
     html! {
-        nav aria-label="Contents" {
+        nav.contents aria-label="Contents" {
             ul {
-                @for section in &document.sections {
-                    li { a href={ "#" (section.id) } { (section.title) } }
+                @if document.chapters.is_empty() {
+                    @for section in &document.sections {
+                        li { a href={ "#" (section.id) } { (section.title) } }
+                    }
+                    @if warnings > 0 { li { a href={ "#" (WARNINGS) } { "Warnings (" (warnings) ")" } } }
                 }
-                @if !document.notes.is_empty() {
-                    li { a href="#warnings" { "Warnings (" (document.notes.len()) ")" } }
+                @for (question, _) in answered(document) {
+                    li { a href={ "#" (question.id()) } { (question.title()) } }
                 }
             }
         }
@@ -485,8 +566,9 @@ fn first_clause(caption: &str) -> String {
 }
 
 fn head(column: &Column) -> Markup {
+    let figures = column.figures.then_some("n");
     html! {
-        th scope="col" .n[column.figures] {
+        th scope="col" class=[figures] {
             (text(&column.head))
             @if !column.unit.is_empty() { " " span.unit { (text(&column.unit)) } }
         }
@@ -495,11 +577,12 @@ fn head(column: &Column) -> Markup {
 
 fn cell(cell: &Cell, column: &Column, names_row: bool) -> Markup {
     let content = value(&cell.value, &marks(&cell.marks));
+    let figures = column.figures.then_some("n");
     html! {
         @if names_row {
-            th scope="row" .n[column.figures] { (content) }
+            th scope="row" class=[figures] { (content) }
         } @else {
-            td .n[column.figures] { (content) }
+            td class=[figures] { (content) }
         }
     }
 }
@@ -567,17 +650,12 @@ fn run_notes(document: &Document) -> Markup {
 
 fn all_notes(notes: &[Note]) -> Markup {
     html! {
-        @if !notes.is_empty() {
-            section id="warnings" aria-labelledby="warnings-heading" {
-                h2 id="warnings-heading" { "Warnings" }
-                p { "Each stands beside the values that it qualifies, too." }
-                ol.notes {
-                    @for (i, note) in notes.iter().enumerate() {
-                        li id={ "warning-" (i + 1) } value=(i + 1) {
-                            (warning(note)) " "
-                            span.remark { "Qualifies: " (text(&note.places())) "." }
-                        }
-                    }
+        p { "Each is also marked next to the values that it qualifies." }
+        ol.notes {
+            @for (i, note) in notes.iter().enumerate() {
+                li id={ "warning-" (i + 1) } value=(i + 1) {
+                    (warning(note)) " "
+                    span.remark { "Qualifies: " (text(&note.places())) "." }
                 }
             }
         }

@@ -1,5 +1,11 @@
 //! The form in which a page's script reads profiles: small, and safe to stand in markup.
 
+use std::io::Write as _;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
 use pgassay_analysis::profile::tree::CallTree;
 use serde::Serialize;
 use serde_json::Number;
@@ -34,7 +40,7 @@ struct View {
     own: Vec<Number>,
 }
 
-/// The profiles as JSON for a script element: without a bracket that could end it.
+/// The profiles for a script element: JSON, compressed by zlib (RFC 1950), in base64.
 pub fn page(tree: &CallTree, name: &str) -> String {
     let tree = tree.without_rarer_than(RARE);
     let classes = tree.classes();
@@ -71,7 +77,10 @@ pub fn page(tree: &CallTree, name: &str) -> String {
         nodes: nodes.collect(),
         views: views.collect(),
     };
-    crate::compact(&data).replace('<', "\\u003c")
+    let mut compressed = ZlibEncoder::new(Vec::new(), Compression::best());
+    let written = compressed.write_all(crate::compact(&data).as_bytes());
+    let finished = written.and_then(|()| compressed.finish());
+    BASE64_STANDARD.encode(finished.expect("writing to memory does not fail"))
 }
 
 /// In thousandths; without a point where it is whole.
@@ -93,7 +102,9 @@ mod tests {
     fn nothing_in_it_ends_the_element_and_no_sample_is_lost() {
         let text = page(&hostile(), "a <run>");
         assert!(!text.contains('<'), "{text}");
-        let data: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let compressed = BASE64_STANDARD.decode(text).unwrap();
+        let json = flate2::read::ZlibDecoder::new(compressed.as_slice());
+        let data: serde_json::Value = serde_json::from_reader(json).unwrap();
         assert_eq!(data["name"], "a <run>");
         assert_eq!(data["functions"][1][0], "</script><b>\"evil\\");
         let own = data["views"][0]["own"].as_array().unwrap();

@@ -5,8 +5,8 @@ use pgassay_analysis::analysis::StageAnalysis;
 use pgassay_analysis::observed::budget::Budget;
 use pgassay_analysis::observed::{ArmObserved, PointObserved};
 
+use super::evidence;
 use super::observed::{point_cells, point_columns};
-use super::{evidence, glance};
 use crate::document::{Bar, Bars, Block, Cell, Column, Table};
 
 /// Wait events that have a part of their own.
@@ -37,11 +37,6 @@ pub(super) fn blocks(observed: &ArmObserved, picture: Option<&str>) -> Vec<Block
     let mut blocks = vec![Block::Table(table(observed, &seen, &parts))];
     blocks.extend(picture.map(|id| Block::Bars(Box::new(bars(&parts, id)))));
     blocks
-}
-
-/// Whether the first screen has the bars of every point: of a single load it has.
-pub(super) fn is_in_overview(analysis: &Analysis) -> bool {
-    glance::is_shown(analysis) && of_loads(analysis).len() == 1
 }
 
 /// The points that have a budget, by load; those of the first server.

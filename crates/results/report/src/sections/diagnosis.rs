@@ -10,7 +10,7 @@ use pgassay_analysis::reference::Reference;
 use super::findings::block;
 use crate::Report;
 use crate::document::{
-    Block, Cell, Column, Depth, Document, Fact, FlameGraph, Notes, Section, Table,
+    Block, Cell, Column, Depth, Document, Fact, FindingBlock, FlameGraph, Notes, Section, Table,
 };
 
 /// Functions that the table of a profile lists.
@@ -36,7 +36,7 @@ fn groups(diagnosis: &Diagnosis) -> Vec<String> {
 fn document(diagnosis: &Diagnosis) -> Document {
     let mut sections = Vec::new();
     sections.extend(diagnosis.reference.as_ref().map(super::reference::section));
-    sections.push(findings(diagnosis));
+    sections.push(findings(diagnosis, |_| false));
     sections.extend(diagnosis.profile.as_ref().map(profile));
     if let (Some(flame), Some(section)) = (&diagnosis.flame, sections.last_mut()) {
         let groups: Vec<String> = groups(diagnosis);
@@ -102,7 +102,7 @@ fn of_findings(diagnosis: &Diagnosis) -> Vec<String> {
 }
 
 /// `Commits wait for the WAL flush: 62.5 % of the sessions' time, worth 1.12 times the throughput.`
-fn in_short(finding: &Finding) -> String {
+pub fn in_short(finding: &Finding) -> String {
     let share = finding.budget_share.filter(|share| *share >= 0.0005);
     let share = share.map(|share| format!("{:.1} % of the sessions' time", 100.0 * share));
     let rest: Vec<String> = share.into_iter().chain(finding.gain_in_brief()).collect();
@@ -112,28 +112,36 @@ fn in_short(finding: &Finding) -> String {
     }
 }
 
-/// The diagnosis of a run, as a part of its report; those of further loads follow.
+/// The diagnosis of a run, as a part of its report; those of further loads follow. What is worth a
+/// finding of its own is among the findings.
 pub fn section(analysis: &Analysis, _notes: &mut Notes) -> Option<Section> {
-    let mut section = findings(analysis.main().diagnosis.as_ref()?);
-    if analysis
-        .further_loads()
-        .any(|load| load.diagnosis.is_some())
-    {
-        let heading = format!("Under {}", analysis.main().plan.workload.name);
-        section.blocks.insert(0, Block::Heading(heading));
-    }
-    for load in analysis.further_loads() {
-        if let Some(diagnosis) = &load.diagnosis {
-            let heading = format!("Under {}", load.plan.workload.name);
-            section.blocks.push(Block::Heading(heading));
-            section.blocks.extend(findings(diagnosis).blocks);
+    let loads = std::iter::once(analysis.main()).chain(analysis.further_loads());
+    let diagnosed: Vec<_> = loads
+        .filter_map(|load| Some((&load.plan.workload.name, load.diagnosis.as_ref()?)))
+        .collect();
+    let several = diagnosed.len() > 1;
+    let elsewhere = super::findings::of_causes(analysis);
+    let mut parts = diagnosed.into_iter().map(|(load, diagnosis)| {
+        let is_elsewhere = |f: &Finding| {
+            let same = |b: &FindingBlock| b.finding.id == f.id && b.under.as_ref() == Some(load);
+            elsewhere.iter().any(same)
+        };
+        let mut section = findings(diagnosis, is_elsewhere);
+        if several {
+            let heading = Block::Heading(format!("Under {load}"));
+            section.blocks.insert(0, heading);
         }
-    }
+        section
+    });
+    let mut section = parts.next()?;
+    section
+        .blocks
+        .extend(parts.flat_map(|further| further.blocks));
     Some(section)
 }
 
 /// What is said where nothing of weight was found: how much of the time that leaves unexplained.
-fn none_known(diagnosis: &Diagnosis) -> String {
+pub fn none_known(diagnosis: &Diagnosis) -> String {
     match diagnosis.explained {
         Some(share) => format!(
             "No known bottleneck; {:.0} % of session time is unexplained.",
@@ -143,8 +151,8 @@ fn none_known(diagnosis: &Diagnosis) -> String {
     }
 }
 
-/// The findings, and what could not be judged.
-pub fn findings(diagnosis: &Diagnosis) -> Section {
+/// The findings, but for those that stand elsewhere, and what could not be judged.
+pub fn findings(diagnosis: &Diagnosis, is_elsewhere: impl Fn(&Finding) -> bool) -> Section {
     let mut blocks: Vec<Block> = diagnosis.time.iter().cloned().map(Block::Text).collect();
     if diagnosis
         .findings
@@ -156,6 +164,7 @@ pub fn findings(diagnosis: &Diagnosis) -> Section {
     let (slight, weighty): (Vec<_>, Vec<_>) = diagnosis
         .findings
         .iter()
+        .filter(|f| !is_elsewhere(f))
         .partition(|f| f.severity == Severity::Info && f.basis.is_measured());
     blocks.extend(weighty.into_iter().map(|f| block(f, None, true)));
     if !slight.is_empty() {

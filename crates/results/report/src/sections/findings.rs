@@ -33,11 +33,18 @@ pub fn of_causes(analysis: &Analysis) -> Vec<FindingBlock> {
 /// What the loads showed and the findings of an assay's check, in one order: those of weight
 /// whole, the audit's others in a line each.
 pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
-    let check = analysis.check.as_ref()?;
-    let mut blocks: Vec<Block> = of_causes(analysis)
-        .into_iter()
+    let causes = of_causes(analysis).into_iter();
+    let mut blocks: Vec<Block> = causes
         .map(|block| Block::Finding(Box::new(block)))
         .collect();
+    if let Some(check) = &analysis.check {
+        audited(analysis, check, &mut blocks);
+    }
+    (!blocks.is_empty()).then(|| of_blocks(blocks))
+}
+
+/// The rest of an audit: a line a finding of little weight, and how many checks there were.
+fn audited(analysis: &Analysis, check: &CheckReport, blocks: &mut Vec<Block>) {
     let in_full = |id: &str| {
         let of_audit = |c: &Cause| c.seen_by == SeenBy::Audit && c.id == id;
         analysis.causes.iter().any(of_audit)
@@ -48,7 +55,7 @@ pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
         .map(|f| Fact::new(&f.id, &f.saw).remark(f.severity.name()))
         .collect();
     if blocks.is_empty() && light.is_empty() {
-        return None;
+        return;
     }
     if blocks.is_empty() {
         let text = "The audit found nothing significant.";
@@ -63,7 +70,6 @@ pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
          pgassay check --explain says why each matters.",
         counts.passed, counts.not_applicable, counts.could_not_see
     )));
-    Some(of_blocks(blocks))
 }
 
 /// The findings of an audit, the gravest first; nothing if there is none.
@@ -89,6 +95,6 @@ fn of_cause(analysis: &Analysis, cause: &Cause) -> Option<FindingBlock> {
         finding: finding.clone(),
         under: cause.workload.clone(),
         measure: cause.measure.as_deref().map(plain::shell),
-        in_full: false,
+        in_full: finding.basis.is_measured(),
     })
 }

@@ -1,13 +1,15 @@
 //! What is seen before a word is read: how good the measurement is, and the figures that most
 //! readers came for.
 
+use pgassay_analysis::bottlenecks::SeenBy;
+use pgassay_analysis::causes::finding_of;
 use pgassay_analysis::measured::PointAnalysis;
 use pgassay_analysis::quality::Grade;
 use pgassay_analysis::stats::Estimate;
 use pgassay_analysis::{Analysis, metrics};
 use pgassay_model::server::Origin;
 
-use super::{budget, evidence, findings, results};
+use super::{budget, diagnosis, evidence, findings, results};
 use crate::document::{Badge, Block, FindingBlock, Rating, Tile};
 use crate::number;
 
@@ -47,11 +49,7 @@ pub fn tiles(analysis: &Analysis) -> Vec<Tile> {
     let Some(peak) = peak(analysis) else {
         return Vec::new();
     };
-    let at = match analysis.further_loads().next() {
-        // Of which load these are.
-        Some(_) => format!("{}, {}", analysis.main().plan.workload.name, clients(peak)),
-        None => clients(peak),
-    };
+    let (load, at) = (&analysis.main().plan.workload.name, clients(peak));
     let mut tiles = Vec::new();
     for load in std::iter::once(analysis.main()).chain(analysis.further_loads()) {
         let of = load.arms.first();
@@ -68,7 +66,7 @@ pub fn tiles(analysis: &Analysis) -> Vec<Tile> {
     ] {
         tiles.extend(peak.estimate(metric).map(|value| Tile {
             evidence: main.clone(),
-            ..time(name, value, &at)
+            ..time(format!("{load}, {name}"), value, &at)
         }));
     }
     tiles
@@ -81,6 +79,50 @@ pub fn pictures(analysis: &Analysis) -> Vec<Block> {
     let budget = budget.map(|bars| Block::Bars(Box::new(bars)));
     let throughput = throughput.map(|chart| Block::Chart(Box::new(chart)));
     throughput.into_iter().chain(budget).collect()
+}
+
+/// What limits the server most, with its share of the sessions' time; empty where no load was put on
+/// it.
+pub fn limit(analysis: &Analysis) -> String {
+    if peak(analysis).is_none() {
+        return String::new();
+    }
+    let causes = analysis.causes.iter();
+    let mut measured = causes.filter(|cause| cause.seen_by != SeenBy::Audit);
+    let worst = measured.find_map(|cause| Some((cause, finding_of(analysis, cause)?)));
+    match (worst, &analysis.main().diagnosis) {
+        (Some((cause, finding)), _) => {
+            let of_load = cause.workload.as_deref().unwrap_or_default();
+            let several = analysis.further_loads().next().is_some();
+            let said = diagnosis::in_short(finding);
+            match several {
+                true => format!("Under {of_load}: {said}"),
+                false => said,
+            }
+        }
+        (None, Some(diagnosis)) => diagnosis::none_known(diagnosis),
+        (None, None) => undiagnosed(analysis),
+    }
+}
+
+/// Why it is not known what limits the server.
+fn undiagnosed(analysis: &Analysis) -> String {
+    let Some(observed) = analysis
+        .main()
+        .arms
+        .first()
+        .and_then(|a| a.observed.as_ref())
+    else {
+        return "Not observed: no observer ran with the load.".to_owned();
+    };
+    match observed.unavailable.first() {
+        Some(missing) => format!(
+            "Not observed: {}: {}.",
+            missing.observer,
+            missing.why.trim_end_matches('.')
+        ),
+        None => "Not known: what was observed was not diagnosed.".to_owned(),
+    }
 }
 
 /// The findings that are expected to cost most, and how many there are beyond these.
@@ -137,10 +179,10 @@ pub fn legible(us: &Estimate) -> (Estimate, &'static str) {
     (estimate, unit)
 }
 
-fn time(name: &str, us: &Estimate, at: &str) -> Tile {
+fn time(name: String, us: &Estimate, at: &str) -> Tile {
     let (value, unit) = legible(us);
     Tile {
-        name: name.to_owned(),
+        name,
         value,
         unit,
         remark: at.to_owned(),

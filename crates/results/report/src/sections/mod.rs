@@ -52,42 +52,62 @@ use pgassay_model::warning::Warning;
 
 use pgassay_model::stage::StageId;
 
-use super::document::{Block, Depth, Document, Interval, Notes, Section};
+use super::document::{Block, Chapter, Depth, Document, Interval, Notes, Question, Section};
 use super::{Report, Rows, csv, number, profiles};
 
 /// A section: what it says of an analysis, where it has something to say.
 type Make = fn(&Analysis, &mut Notes) -> Option<Section>;
 
-/// All sections in the order of the report.
-const SECTIONS: &[Make] = &[
-    results::section,
-    axes::section,
-    results::further,
-    findings::section,
-    by_script::section,
-    ramp::section,
-    statements::section,
-    summary::section,
-    primitives::section,
-    kernel_counts::section,
-    query_cost::section,
-    pgio::section,
-    scattered::section,
-    primitives::steadiness,
-    latency::section,
-    tails::section,
-    cpu::section,
-    reads::section,
-    checkpoints::section,
-    diagnosis::section,
-    observed::section,
-    drift::section,
-    server::section,
-    binary::section,
-    host::section,
-    method::section,
-    evidence::section,
-    trials::section,
+/// All sections in the order of the report, by the question that they answer.
+const SECTIONS: &[(Question, &[Make])] = &[
+    (
+        Question::Speed,
+        &[
+            results::section,
+            axes::section,
+            results::further,
+            by_script::section,
+            ramp::section,
+            primitives::section,
+            kernel_counts::section,
+            query_cost::section,
+            pgio::section,
+            scattered::section,
+            latency::section,
+            tails::section,
+        ],
+    ),
+    (
+        Question::Limit,
+        &[
+            diagnosis::section,
+            observed::section,
+            cpu::section,
+            statements::section,
+            reads::section,
+            checkpoints::section,
+        ],
+    ),
+    (Question::Remedy, &[findings::section]),
+    (
+        Question::Certainty,
+        &[
+            drift::section,
+            primitives::steadiness,
+            method::section,
+            evidence::section,
+            trials::section,
+        ],
+    ),
+    (
+        Question::Subject,
+        &[
+            summary::section,
+            server::section,
+            binary::section,
+            host::section,
+        ],
+    ),
 ];
 
 impl Report for Analysis {
@@ -108,10 +128,15 @@ impl Report for Analysis {
 fn document(analysis: &Analysis) -> Document {
     let mut notes = Notes::default();
     notes.marks(&analysis.warnings, "");
-    let mut sections: Vec<Section> = SECTIONS
-        .iter()
-        .filter_map(|make| make(analysis, &mut notes))
-        .collect();
+    let (mut sections, mut chapters): (Vec<Section>, _) = (Vec::new(), Vec::new());
+    for (question, makes) in SECTIONS {
+        let before = sections.len();
+        sections.extend(makes.iter().filter_map(|make| make(analysis, &mut notes)));
+        chapters.push(Chapter {
+            question: *question,
+            sections: sections.len() - before,
+        });
+    }
     for block in sections.iter_mut().flat_map(|s| &mut s.blocks) {
         if let Block::Table(table) = block {
             table.gather_marks();
@@ -141,7 +166,9 @@ fn document(analysis: &Analysis) -> Document {
         first_steps,
         further_findings,
         of_steps,
+        limit: glance::limit(analysis),
         sections,
+        chapters,
         notes: notes.into_notes(),
         profiles: profiles::of_run(analysis),
     }

@@ -32,7 +32,7 @@ impl Report for Watched {
             provenance: about.join("; "),
             headline: diagnosis::headline(&self.diagnosis),
             sections: vec![
-                diagnosis::findings(&self.diagnosis),
+                diagnosis::findings(&self.diagnosis, |_| false),
                 Section {
                     id: "observed",
                     title: "What sessions and CPUs did",

@@ -5,9 +5,8 @@ use pgassay_analysis::metrics::STEAL;
 use pgassay_analysis::quality::{Grade, Quality};
 use pgassay_model::run::RunState;
 use pgassay_model::warning::Warning;
-use pgassay_report::TextStyle;
 
-use super::{fixture, observed};
+use super::{all, fixture, observed, plain};
 
 fn graded(spoil: impl FnOnce(&mut Analysis)) -> Quality {
     let mut analysis = fixture::complete();
@@ -56,33 +55,43 @@ fn a_run_is_graded_by_what_disturbed_it_most() {
 }
 
 #[test]
-fn every_format_begins_with_the_grade_and_the_peak() {
+fn the_answer_begins_a_page_and_ends_a_text() {
     let mut analysis = fixture::complete();
     analysis.quality = Some(graded(|a| {
         a.stages[0].arms[0].points[0].others_share = Some(0.48)
     }));
-    let style = TextStyle {
-        width: 100,
-        color: false,
-        unicode: true,
-    };
-    let text = pgassay_report::text(&analysis, &style);
+    let text = pgassay_report::text(&analysis, &plain(100));
+    let answer = pgassay_report::answer(&analysis, &plain(100));
+    assert!(text.ends_with(&answer), "{text}");
     let markdown = pgassay_report::markdown(&analysis);
-    for page in [&text, &markdown] {
-        let first: Vec<&str> = page.lines().take(10).collect();
-        let first = first.join("\n");
+    let first: Vec<&str> = markdown.lines().take(10).collect();
+    for said in [answer, first.join("\n")] {
         assert!(
-            first.contains("measurement: poor (other work took"),
-            "{first}"
+            said.contains("measurement: poor (other work took"),
+            "{said}"
         );
-        assert!(first.contains("select-only, peak"), "{first}");
-        assert!(first.contains("p99 latency"), "{first}");
+        assert!(said.contains("select-only, peak"), "{said}");
+        assert!(said.contains("p99 latency"), "{said}");
     }
     let page = pgassay_report::html(&analysis);
     let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("no {what}"));
+    assert!(at("<nav") < at("class=\"bad\""));
     assert!(at("class=\"bad\"") < at("class=\"tiles\""));
-    assert!(at("class=\"tiles\"") < at("id=\"figure-throughput\""));
-    assert!(at("id=\"figure-throughput\"") < at("id=\"summary\""));
+    assert!(at("class=\"tiles\"") < at("class=\"limit\""));
+    assert!(at("class=\"limit\"") < at("id=\"figure-throughput\""));
+    assert!(at("id=\"figure-throughput\"") < at("class=\"chapter\""));
+}
+
+/// The last 25 lines of a command are its answer; the path of the page and what can be done next
+/// follow.
+#[test]
+fn an_answer_fits_a_terminal() {
+    for (name, analysis) in all() {
+        let answer = pgassay_report::answer(&analysis, &plain(80));
+        let lines = answer.lines().count();
+        assert!(lines <= 20, "{name}: {lines} lines:\n{answer}");
+        assert!(!answer.trim().is_empty(), "{name}");
+    }
 }
 
 #[test]
@@ -91,25 +100,15 @@ fn what_to_do_first_stands_before_the_evidence_and_once() {
     let page = pgassay_report::html(&analysis);
     let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("no {what}"));
     assert!(at("class=\"tiles\"") < at("Do these first"));
-    assert!(at("Do these first") < at("<nav"));
-    let text = pgassay_report::text(
-        &analysis,
-        &TextStyle {
-            width: 100,
-            color: false,
-            unicode: true,
-        },
-    );
-    let lines: Vec<&str> = text.lines().collect();
-    let first = lines.iter().position(|line| *line == "Do these first");
-    let first = first.expect("a list");
-    assert!(lines[first + 1].starts_with("1. "), "{}", lines[first + 1]);
+    assert!(at("Do these first") < at("<main"));
+    let answer = pgassay_report::answer(&analysis, &plain(100));
+    let first = answer.lines().find(|line| line.starts_with("What to do?"));
+    let first = first.expect("a remedy");
+    assert!(first.ends_with("1. Durability switched off"), "{answer}");
     assert!(
-        lines[first + 1].contains("by the audit"),
-        "{}",
-        lines[first + 1]
+        answer.contains("\n     ALTER SYSTEM SET fsync = on;"),
+        "{answer}"
     );
-    assert!(!text.contains("What holds it back, by the audit"), "{text}");
     let markdown = pgassay_report::markdown(&analysis);
     assert!(
         markdown.contains("## Do these first\n\n1. **"),
@@ -123,9 +122,9 @@ fn a_picture_of_the_first_screen_is_not_drawn_again() {
     let page = pgassay_report::html(&observed::budgets());
     assert_eq!(page.matches("<figure id=\"figure-budget-").count(), 1);
     assert_eq!(page.matches("<figure id=\"figure-throughput\"").count(), 1);
-    // Of two loads it has the ends only, and each load's own bars are below.
+    // Of two loads it has the ends only; each load's table is below.
     let mut two = observed::budgets();
     two.stages.push(two.stages[0].clone());
     let page = pgassay_report::html(&two);
-    assert_eq!(page.matches("<figure id=\"figure-budget-").count(), 3);
+    assert_eq!(page.matches("<figure id=\"figure-budget-").count(), 1);
 }

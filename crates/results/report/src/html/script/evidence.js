@@ -40,7 +40,7 @@ shows.set("point", (id) => {
     const flame = make("button", { type: "button" }, "Its flame graph");
     flame.addEventListener("click", () => {
       rememberAll({ point: "", [`profile.${figure.id}`]: profile });
-      figure.scrollIntoView();
+      reveal(figure);
     });
     drawerHead.append(" ", flame);
   }
@@ -48,7 +48,7 @@ shows.set("point", (id) => {
     const see = make("button", { type: "button" }, link.textContent || "");
     see.addEventListener("click", () => {
       remember("point", "");
-      document.getElementById(link.getAttribute("data-see") || "")?.scrollIntoView();
+      reveal(document.getElementById(link.getAttribute("data-see") || ""));
     });
     drawerHead.append(" ", see);
   }

@@ -4,6 +4,5 @@ addEventListener("hashchange", showView);
 showView();
 if (view().toString()) {
   const about = [...view()].map(([name, value]) => (name === "at" ? document.getElementById(value) : subject(name)));
-  for (const element of about) element?.closest("details")?.setAttribute("open", "");
-  about.reverse().find((element) => element)?.scrollIntoView();
+  for (const element of about) reveal(element);
 }

@@ -52,6 +52,13 @@ const showView = () => {
   for (const [name, show] of shows) show(now.get(name));
   for (const settle of settled) settle();
 };
+/** Opens what an element is folded into, and scrolls to it.
+ * @param {Element | null | undefined} element
+ */
+const reveal = (element) => {
+  for (let folded = element?.closest("details"); folded; folded = folded.parentElement?.closest("details")) folded.open = true;
+  element?.scrollIntoView();
+};
 /** What a value of the view is about.
  * @param {string} name
  */
@@ -65,5 +72,5 @@ document.addEventListener("click", (event) => {
   now.set("at", to);
   event.preventDefault();
   location.hash = VIEW + now.toString();
-  document.getElementById(to)?.scrollIntoView();
+  reveal(document.getElementById(to));
 });
