@@ -184,7 +184,6 @@ fn of_region(account: &Account, region: &Region, number: usize) -> Evidence {
         see: Vec::new(),
         profile: None,
         blocks,
-        trials: None,
     }
 }
 

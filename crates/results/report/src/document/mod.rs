@@ -285,8 +285,6 @@ pub struct Evidence {
     pub profile: Option<String>,
     /// What it is.
     pub blocks: Vec<Block>,
-    /// Its trials, for pages: other formats have a table of all trials.
-    pub trials: Option<Table>,
 }
 
 /// A flame graph as shown.

@@ -343,7 +343,6 @@ fn details(fleet: &Fleet) -> Option<Section> {
             see: Vec::new(),
             profile: None,
             blocks,
-            trials: None,
         }))
     });
     let blocks: Vec<Block> = blocks.collect();

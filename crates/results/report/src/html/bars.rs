@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::scale::{Placed, tick_label};
-use super::svg::{Room, Size, r};
+use super::svg::{Room, Size, r, words};
 use super::{caption, text};
 use crate::document::{Axis, Bars, Scale};
 
@@ -36,8 +36,8 @@ pub fn figure(bars: &Bars, room: &Room) -> Markup {
                     }
                 }
             }
-            div.wide { (picture(bars, room.wide)) }
-            div.narrow { (picture(bars, room.narrow)) }
+            div.wide { (picture(bars, room.wide, false)) }
+            div.narrow { (picture(bars, room.narrow, true)) }
             (caption(&bars.caption, room.folded))
         }
     }
@@ -53,8 +53,8 @@ fn fill(part: usize, parts: usize) -> String {
     format!("fill-{fill}")
 }
 
-/// The picture with its text alternative: every bar is as long as the whole that it divides.
-fn picture(bars: &Bars, size: &Size) -> Markup {
+/// The picture with its text alternative, unless it is a copy of one that has it: every bar is as long as the whole that it divides.
+fn picture(bars: &Bars, size: &Size, copy: bool) -> Markup {
     let (width, _) = size.measures();
     let row_high = size.bar();
     let bar = (BAR * row_high).round();
@@ -82,13 +82,15 @@ fn picture(bars: &Bars, size: &Size) -> Markup {
         false => tick_label(100.0 * tick),
     };
     let tick_at = |tick: f64| size.beside_edges(at(tick), &tick_text(tick));
-    let id = format!("{}-{}", bars.id, size.name());
+    let id = &bars.id;
     let bottom = height - BOTTOM;
     html! {
-        svg.chart.bars role="img" aria-labelledby={ (id) "-t " (id) "-d" }
+        svg.chart.bars role="img" aria-labelledby=(words(id))
             viewBox={ "0 0 " (width) " " (height) } {
-            title id={ (id) "-t" } { (text(&bars.title)) }
-            desc id={ (id) "-d" } { (text(&bars.alternative)) }
+            @if !copy {
+                title id={ (id) "-t" } { (text(&bars.title)) }
+                desc id={ (id) "-d" } { (text(&bars.alternative)) }
+            }
             g.axes aria-hidden="true" {
                 @for tick in ticks {
                     path.grid d={ "M" (r(at(tick))) " " (TOP) "V" (r(bottom)) } {}
@@ -105,12 +107,14 @@ fn picture(bars: &Bars, size: &Size) -> Markup {
                         text.end x=(r(left - 8.0)) y=(r(top + bar / 2.0 + 4.0)) { (text(&row.label)) }
                     }
                     @for (part, from, to) in spans(&row.parts, bars.absolute) {
-                        rect class=(fill(part, bars.parts.len())) data-evidence=[&row.evidence]
+                        rect class=(fill(part, bars.parts.len())) data-evidence=[row.evidence.as_ref().filter(|_| !copy)]
                             x=(r(at(from))) y=(r(top))
                             width=(r(at(to) - at(from))) height=(bar) {
-                            title {
-                                (text(&row.label)) ", " (text(&bars.parts[part])) ": "
-                                (format!("{:.2}", row.parts[part])) " " (text(&bars.unit))
+                            @if !copy {
+                                title {
+                                    (text(&row.label)) ", " (text(&bars.parts[part])) ": "
+                                    (format!("{:.2}", row.parts[part])) " " (text(&bars.unit))
+                                }
                             }
                         }
                     }

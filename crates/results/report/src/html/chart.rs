@@ -15,8 +15,8 @@ pub fn figure(chart: &Chart, room: &Room) -> Markup {
         figure id={ "figure-" (chart.id) } {
             h3 { (text(&chart.title)) }
             (legend(chart))
-            div.wide { (svg::picture(chart, room.wide)) }
-            div.narrow { (svg::picture(chart, room.narrow)) }
+            div.wide { (svg::picture(chart, room.wide, false)) }
+            div.narrow { (svg::picture(chart, room.narrow, true)) }
             (caption(&chart.caption, room.folded))
         }
     }
@@ -30,7 +30,7 @@ pub fn small_figures(charts: &[Chart]) -> Markup {
             @for chart in charts {
                 figure id={ "figure-" (chart.id) } {
                     h3 { (text(&chart.title)) }
-                    (svg::picture(chart, &svg::SMALL))
+                    (svg::picture(chart, &svg::SMALL, false))
                     figcaption { (text(&chart.caption)) }
                 }
             }
@@ -64,7 +64,7 @@ fn swatch(series: &Series) -> Markup {
             g class={ "look-" (look) } {
                 @if lined { path.course d="M1 7H27" {} }
                 @if series.estimates.is_empty() {
-                    (svg::dot_marker(look, 14.0, 7.0, ""))
+                    (svg::dot_marker(14.0, 7.0))
                 } @else {
                     (svg::marker(look, 14.0, 7.0, ""))
                 }

@@ -20,8 +20,8 @@ const CHARACTER: f64 = 6.6;
 
 /// Width of the picture; the script draws it anew at the width of the page.
 const WIDTH: f64 = 880.0;
-/// Boxes that are narrower are not drawn.
-const NARROWEST: f64 = 3.0;
+/// Boxes that are narrower are not drawn; the script draws them.
+const NARROWEST: f64 = 10.0;
 /// Share from which outermost functions that do nothing but call one other are one box.
 const STEM: f64 = 0.99;
 

@@ -32,8 +32,9 @@ use super::document::{
 use super::{number, plain};
 
 const STYLE: &str = include_str!("style.css");
-/// One module, in pieces of one idea each.
-const SCRIPT: &str = concat!(
+/// One module, in pieces of one idea each; a page has it without comments and indentation.
+static SCRIPT: LazyLock<String> = LazyLock::new(|| without_comments(SOURCE));
+const SOURCE: &str = concat!(
     include_str!("script/view.js"),
     include_str!("script/marks.js"),
     include_str!("script/evidence.js"),
@@ -44,12 +45,28 @@ const SCRIPT: &str = concat!(
 );
 /// Nothing may be loaded, and nothing but our script run, whatever slipped into the page.
 static POLICY: LazyLock<String> = LazyLock::new(|| {
-    let hash = BASE64_STANDARD.encode(Sha256::digest(SCRIPT));
+    let hash = BASE64_STANDARD.encode(Sha256::digest(SCRIPT.as_str()));
     format!(
         "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{hash}'; \
          base-uri 'none'; form-action 'none'"
     )
 });
+
+/// A script without its documentation (`/** ... */`), comment lines and indentation.
+fn without_comments(script: &str) -> String {
+    let mut code = String::with_capacity(script.len());
+    let mut rest = script;
+    while let Some((before, comment)) = rest.split_once("/**") {
+        code.push_str(before);
+        rest = comment.split_once("*/").map_or("", |(_, after)| after);
+    }
+    code.push_str(rest);
+    let lines = code.lines().map(str::trim);
+    let lines: Vec<&str> = lines
+        .filter(|line| !line.is_empty() && !line.starts_with("//"))
+        .collect();
+    lines.join("\n")
+}
 
 /// The whole page.
 pub fn render(document: &Document) -> String {
@@ -121,7 +138,7 @@ fn page(title: &str, skip_to: &str, body: Markup) -> String {
                 meta name="color-scheme" content="light dark";
                 title { (text(title)) " · pgassay" }
                 // A module runs when the page is read.
-                script type="module" { (PreEscaped(SCRIPT)) }
+                script type="module" { (PreEscaped(SCRIPT.as_str())) }
                 style { (PreEscaped(STYLE)) }
             }
             body {
@@ -443,9 +460,6 @@ fn evidence(evidence: &Evidence, notes: &[Note]) -> Markup {
                     p { a href={ "#" (to) } data-see=(to) { (text(words)) } }
                 }
                 (blocks(&evidence.blocks, &evidence.id, notes))
-                @if let Some(trials) = &evidence.trials {
-                    (table(trials, &format!("{}-trials", evidence.id), notes))
-                }
             }
         }
     }

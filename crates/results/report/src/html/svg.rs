@@ -9,7 +9,7 @@ use maud::{Markup, html};
 
 use super::scale::Placed;
 use super::text;
-use crate::document::{Chart, Guide, Interval, Series};
+use crate::document::{Chart, Dot, Guide, Interval, Series};
 
 /// Markers and colours that the style sheet tells apart; further series begin again.
 pub const LOOKS: usize = 4;
@@ -172,15 +172,23 @@ const TOP: f64 = 26.0;
 const RIGHT: f64 = 12.0;
 const BOTTOM: f64 = 48.0;
 
-/// The picture with its text alternative.
-pub fn picture(chart: &Chart, size: &Size) -> Markup {
-    let plot = Plot::new(chart, size);
-    let id = format!("{}-{}", chart.id, size.name);
+/// The names of what says a picture in words; a copy of another size has no words of its own.
+pub fn words(id: &str) -> String {
+    format!("{id}-t {id}-d")
+}
+
+/// The picture with its text alternative and what a pointer reads at its marks, unless it is a
+/// `copy` of one that has them.
+pub fn picture(chart: &Chart, size: &Size, copy: bool) -> Markup {
+    let plot = Plot::new(chart, size, copy);
+    let id = &chart.id;
     html! {
-        svg.chart role="img" aria-labelledby={ (id) "-t " (id) "-d" }
+        svg.chart role="img" aria-labelledby=(words(id))
             viewBox={ "0 0 " (size.width) " " (size.height) } {
-            title id={ (id) "-t" } { (text(&chart.title)) }
-            desc id={ (id) "-d" } { (text(&chart.alternative)) }
+            @if !copy {
+                title id={ (id) "-t" } { (text(&chart.title)) }
+                desc id={ (id) "-d" } { (text(&chart.alternative)) }
+            }
             (plot.axes(chart))
             @for guide in &chart.guides { (plot.guide(guide)) }
             @for series in &chart.series { (plot.dots(series)) }
@@ -191,6 +199,8 @@ pub fn picture(chart: &Chart, size: &Size) -> Markup {
 
 struct Plot<'a> {
     size: &'a Size,
+    /// Whether its marks say nothing: those of another size do.
+    copy: bool,
     /// Where the plot begins, right of the vertical axis's labels.
     left: f64,
     x: Placed,
@@ -198,7 +208,7 @@ struct Plot<'a> {
 }
 
 impl<'a> Plot<'a> {
-    fn new(chart: &Chart, size: &'a Size) -> Self {
+    fn new(chart: &Chart, size: &'a Size, copy: bool) -> Self {
         let (mut xs, mut ys) = (chart.x.ticks.clone(), Vec::new());
         for series in &chart.series {
             xs.extend(series.estimates.iter().map(|e| e.x));
@@ -216,6 +226,7 @@ impl<'a> Plot<'a> {
         let ends = (left + inset, size.width - RIGHT - inset);
         Self {
             size,
+            copy,
             left,
             x: Placed::new(&chart.x, &xs, ends, columns),
             y,
@@ -286,48 +297,61 @@ impl<'a> Plot<'a> {
     }
 
     fn dots(&self, series: &Series) -> Markup {
-        let look = series.look % LOOKS;
         let spread = self.size.spread / series.lane.1.max(1) as f64;
+        let drawable = |d: &&Dot| d.y.is_finite() && self.y.holds(d.y);
+        let shown: Vec<&Dot> = series.dots.iter().filter(drawable).collect();
+        let marks = shown.iter().map(|dot| {
+            let x = self.place(series, dot.x) + aside(dot.offset) * spread;
+            format!("M{} {}h0", r(x), r(self.y.at(dot.y)))
+        });
+        let marks: String = marks.collect();
         html! {
-            g class={ "dots look-" (look) } {
-                @for dot in series.dots.iter().filter(|d| d.y.is_finite() && self.y.holds(d.y)) {
-                    (shape(
-                        ("dot", look),
-                        (self.place(series, dot.x) + aside(dot.offset) * spread, self.y.at(dot.y)),
-                        DOT,
-                        &dot.tip,
-                        evidence(series, dot.x),
-                    ))
+            @if !shown.is_empty() {
+                g class={ "look-" (series.look % LOOKS) } {
+                    path.dots d=(marks) data-tips=[self.tips(shown.iter().map(|d| d.tip.as_str()))] {}
                 }
             }
         }
     }
 
     fn estimates(&self, series: &Series) -> Markup {
+        let look = series.look % LOOKS;
         let drawable = |e: &&Interval| self.x.holds(e.x) && self.y.holds(e.y);
         let shown: Vec<&Interval> = series.estimates.iter().filter(drawable).collect();
         let course: Vec<(f64, f64)> = shown
             .iter()
             .map(|e| (self.place(series, e.x), self.y.at(e.y)))
             .collect();
+        let bounded = shown
+            .iter()
+            .filter(|e| self.y.holds(e.low) && self.y.holds(e.high));
+        let whiskers = bounded.map(|e| {
+            let x = self.place(series, e.x);
+            whisker(x, self.y.at(e.low), self.y.at(e.high))
+        });
+        let whiskers: String = whiskers.collect();
+        let marks: String = course.iter().map(|at| shape(look, *at)).collect();
+        let evidence = series.evidence.as_ref().filter(|_| !self.copy);
+        let evidence = evidence.map(|prefix| {
+            let names: Vec<String> = shown.iter().map(|e| format!("{prefix}{}", e.x)).collect();
+            names.join(" ")
+        });
         html! {
-            g class={ "look-" (series.look % LOOKS) } {
-                @if course.len() > 1 { path.course d=(path(&course)) {} }
-                @for e in &shown {
-                    @let (x, y) = (self.place(series, e.x), self.y.at(e.y));
-                    @if self.y.holds(e.low) && self.y.holds(e.high) {
-                        path.interval d=(whisker(x, self.y.at(e.low), self.y.at(e.high))) {}
-                    }
-                    (shape(
-                        ("estimate", series.look % LOOKS),
-                        (x, y),
-                        ESTIMATE,
-                        &e.tip,
-                        evidence(series, e.x),
-                    ))
+            @if !shown.is_empty() {
+                g class={ "look-" (look) } {
+                    @if course.len() > 1 { path.course d=(path(&course)) {} }
+                    @if !whiskers.is_empty() { path.interval d=(whiskers) {} }
+                    path.estimates d=(marks) data-tips=[self.tips(shown.iter().map(|e| e.tip.as_str()))]
+                        data-evidence=[evidence] {}
                 }
             }
         }
+    }
+
+    /// What a pointer reads at the marks that one path draws, a line each: the script divides it.
+    fn tips<'t>(&self, tips: impl Iterator<Item = &'t str>) -> Option<String> {
+        let tips: Vec<String> = tips.map(text).collect();
+        (!self.copy).then(|| tips.join("\n"))
     }
 }
 
@@ -339,68 +363,25 @@ fn aside(offset: f64) -> f64 {
     offset.signum() * (0.4 + 0.6 * offset.abs())
 }
 
-/// Sizes of an estimate's mark, and of a single trial's, which is hollow.
-const ESTIMATE: f64 = 4.6;
-const DOT: f64 = 2.9;
-
-/// The mark of an estimate.
+/// The mark of an estimate, by itself.
 pub fn marker(look: usize, x: f64, y: f64, tip: &str) -> Markup {
-    shape(("estimate", look), (x, y), ESTIMATE, tip, None)
-}
-
-/// The mark of a single trial.
-pub fn dot_marker(look: usize, x: f64, y: f64, tip: &str) -> Markup {
-    shape(("dot", look), (x, y), DOT, tip, None)
-}
-
-/// Where the evidence of a point is.
-fn evidence(series: &Series, x: f64) -> Option<String> {
-    let prefix = series.evidence.as_ref()?;
-    Some(format!("{prefix}{x}"))
-}
-
-/// Circle, square, triangle or diamond of about the same area.
-fn shape(
-    (class, look): (&str, usize),
-    (x, y): (f64, f64),
-    size: f64,
-    tip: &str,
-    evidence: Option<String>,
-) -> Markup {
-    let (l, s) = (size * 1.25, size * 0.9);
-    let d = match look {
-        0 => format!(
-            "M{} {}a{size} {size} 0 1 0 {} 0a{size} {size} 0 1 0 -{} 0z",
-            r(x - size),
-            r(y),
-            size * 2.0,
-            size * 2.0
-        ),
-        1 => format!(
-            "M{} {}h{}v{}h-{}z",
-            r(x - s),
-            r(y - s),
-            r(s * 2.0),
-            r(s * 2.0),
-            r(s * 2.0)
-        ),
-        2 => format!(
-            "M{} {}l{} {}h-{}z",
-            r(x),
-            r(y - l),
-            r(l),
-            r(l * 1.75),
-            r(l * 2.0)
-        ),
-        _ => format!(
-            "M{} {}l{l} {l}l-{l} {l}l-{l} -{l}z",
-            r(x),
-            r(y - l),
-            l = r(l)
-        ),
-    };
     html! {
-        path class=(class) d=(d) data-evidence=[evidence] { @if !tip.is_empty() { title { (text(tip)) } } }
+        path.estimate d=(shape(look, (x, y))) { @if !tip.is_empty() { title { (text(tip)) } } }
+    }
+}
+
+/// The mark of a single trial, by itself.
+pub fn dot_marker(x: f64, y: f64) -> Markup {
+    html! { path.dots d={ "M" (x) " " (y) "h0" } {} }
+}
+
+/// Circle, square, triangle or diamond of about the same area, around a place.
+fn shape(look: usize, (x, y): (f64, f64)) -> String {
+    match look {
+        0 => format!("M{} {}a4.5 4.5 0 109 0 4.5 4.5 0 10-9 0z", r(x - 4.5), r(y)),
+        1 => format!("M{} {}h8.2v8.2h-8.2z", r(x - 4.1), r(y - 4.1)),
+        2 => format!("M{} {}l5.8 10h-11.6z", r(x), r(y - 5.8)),
+        _ => format!("M{} {}l5.8 5.8-5.8 5.8-5.8-5.8z", r(x), r(y - 5.8)),
     }
 }
 

@@ -7,8 +7,11 @@ use pgassay_analysis::measured::{PointAnalysis, StageArm};
 use pgassay_analysis::observed::PointObserved;
 use pgassay_analysis::{Analysis, metrics};
 
-use super::{glance, place, points, tails, trials};
-use crate::document::{Block, Cell, Column, Depth, Evidence, Notes, Section, Table};
+use super::{MOST_DOTS, glance, place, points, tails, thinned, thinning};
+use crate::document::{
+    Axis, Block, Cell, Chart, Column, Depth, Dot, Evidence, Guide, Notes, Scale, Section, Series,
+    Table,
+};
 use crate::{number, profiles};
 
 /// Wait events that are shown of a point.
@@ -59,12 +62,13 @@ fn of_point(
     let seen = arm.observed.iter().flat_map(|observed| &observed.points);
     let mut seen = seen.filter(|seen| seen.clients == clients && seen.load.is_none());
     let observed = seen.next();
-    let mut blocks = Vec::new();
+    let id = of(load, arm, clients);
+    let mut blocks: Vec<Block> = distribution(point, &id).into_iter().collect();
     blocks.extend(observed.and_then(waits).map(Block::Table));
     blocks.extend(observed.and_then(classes).map(Block::Table));
     let profile = observed.filter(|seen| seen.stacks.is_some());
     Evidence {
-        id: of(load, arm, clients),
+        id,
         title: match analysis.stages.len() {
             0 | 1 => name,
             _ => format!("{}, {name}", load.plan.workload.name),
@@ -79,8 +83,68 @@ fn of_point(
             format!("{group}, {}", seen.how_many())
         }),
         blocks,
-        trials: trials::of_point(point),
     }
+}
+
+/// Its trials by throughput, in the order in which they ran: whether they lie at one level or at two,
+/// and whether they drift.
+fn distribution(point: &PointAnalysis, id: &str) -> Option<Block> {
+    if point.trials.len() < 2 {
+        return None;
+    }
+    let estimate = &point.throughput_tps;
+    let step = thinning(point.trials.len(), MOST_DOTS);
+    let trials = point.trials.iter().step_by(step);
+    let dots: Vec<Dot> = trials
+        .map(|trial| Dot {
+            x: f64::from(trial.index) + 1.0,
+            y: trial.throughput_tps,
+            offset: 0.0,
+            tip: format!(
+                "trial {}: {} tps",
+                trial.index + 1,
+                number::single(trial.throughput_tps)
+            ),
+        })
+        .collect();
+    let ends = (dots.first()?.x, dots.last()?.x);
+    let at = |label: &str, y: f64| Guide {
+        label: label.to_owned(),
+        points: vec![(ends.0, y), (ends.1, y)],
+        in_range: true,
+    };
+    let shown = number::shown(estimate).value;
+    Some(Block::Charts(vec![Chart {
+        id: format!("trials-{id}"),
+        title: "Distribution of its trials".to_owned(),
+        alternative: format!(
+            "Throughput of {} trials around {shown} tps.",
+            point.trials.len()
+        ),
+        caption: format!(
+            "A mark is a trial, which are listed under Every trial.{}",
+            thinned(point.trials.len(), MOST_DOTS)
+        ),
+        x: Axis {
+            label: "trial, in the order of the schedule".to_owned(),
+            scale: Scale::Linear,
+            ticks: vec![],
+        },
+        y: Axis {
+            label: "transactions a second".to_owned(),
+            scale: Scale::FromZero,
+            ticks: vec![],
+        },
+        series: vec![Series {
+            evidence: None,
+            label: "one trial".to_owned(),
+            look: 0,
+            lane: (0, 1),
+            estimates: vec![],
+            dots,
+        }],
+        guides: vec![at("the estimate", estimate.estimate)],
+    }]))
 }
 
 /// `64,000 tps (60,000–68,000), p99 355 µs (328–375), 20 trials`.

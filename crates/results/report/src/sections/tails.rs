@@ -14,10 +14,7 @@ use crate::number;
 
 /// Curves in one picture: more can't be told apart.
 const MOST_CURVES: usize = 4;
-/// Heat maps of one report.
-const MOST_MAPS: usize = 2;
-
-/// The percentiles, their curve, and a picture over time of the smallest and the largest point.
+/// The percentiles, their curve, and a picture over time of the largest point: a page has room for one.
 pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
     let load = analysis.main();
     let detailed = detailed(load);
@@ -28,9 +25,8 @@ pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
         Block::Table(percentiles(&detailed)),
         Block::Chart(Box::new(curves(&detailed))),
     ];
-    for map in mapped(&detailed).filter_map(heat_map) {
-        blocks.push(Block::HeatMap(Box::new(map)));
-    }
+    let map = mapped(&detailed).and_then(heat_map);
+    blocks.extend(map.map(|map| Block::HeatMap(Box::new(map))));
     Some(Section {
         id: "tails",
         title: "Latency in detail",
@@ -52,11 +48,10 @@ fn detailed(load: &StageAnalysis) -> Vec<Detailed<'_>> {
     detailed.collect()
 }
 
-/// Those that have a heat map.
-fn mapped<'d, 'a>(detailed: &'d [Detailed<'a>]) -> impl Iterator<Item = &'d Detailed<'a>> {
-    let over_time = detailed.iter().rev();
-    let over_time = over_time.filter(|d| d.detail.over_time.len() > 1);
-    over_time.take(MOST_MAPS)
+/// The one that has a heat map.
+fn mapped<'d, 'a>(detailed: &'d [Detailed<'a>]) -> Option<&'d Detailed<'a>> {
+    let mut from_largest = detailed.iter().rev();
+    from_largest.find(|d| d.detail.over_time.len() > 1)
 }
 
 /// The name of a point's heat map in a page, where it has one; a comparison has none.
@@ -65,7 +60,7 @@ pub fn map_of(analysis: &Analysis, load: &StageAnalysis, point: &PointAnalysis) 
         return None;
     }
     let detailed = detailed(load);
-    let of = mapped(&detailed).find(|d| std::ptr::eq(d.point, point))?;
+    let of = mapped(&detailed).filter(|d| std::ptr::eq(d.point, point))?;
     Some(format!("figure-heat-{}", of.id))
 }
 

@@ -1,7 +1,7 @@
 //! Every trial as a row: the evidence itself.
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::measured::{PointAnalysis, TrialAnalysis};
+use pgassay_analysis::measured::TrialAnalysis;
 use pgassay_analysis::metrics::{self, THROUGHPUT};
 
 use super::metric_table::{MetricColumn, column, largest};
@@ -11,8 +11,6 @@ use crate::number;
 
 /// A page with more rows than this serves nobody.
 const MOST_ROWS: usize = 2000;
-/// Trials that are shown of one point.
-const MOST_OF_POINT: usize = 100;
 
 /// What is shown of each; the CSV has every metric.
 const COLUMNS: [MetricColumn; 5] = [
@@ -22,26 +20,6 @@ const COLUMNS: [MetricColumn; 5] = [
     column(metrics::CLIENT_CPU, "client CPU", "µs/tx", 2),
     column(metrics::SERVER_CPU, "server CPU", "µs/tx", 2),
 ];
-
-/// Those of one point.
-pub fn of_point(point: &PointAnalysis) -> Option<Table> {
-    let mut columns = vec![Column::figures("trial", "", 0)];
-    let trials = || point.trials.iter().take(MOST_OF_POINT);
-    let (headings, factors) = headings(trials);
-    columns.extend(headings);
-    let rows = trials().map(|t| {
-        std::iter::once(numbered(t))
-            .chain(figures(t, &factors))
-            .collect()
-    });
-    let mut caption =
-        "Its trials: single observations, without an interval of their own.".to_owned();
-    if point.trials.len() > MOST_OF_POINT {
-        caption = format!("The first {MOST_OF_POINT} of its trials; every trial is below.");
-    }
-    let table = Table::new(caption, columns, rows);
-    (!table.rows.is_empty()).then_some(table)
-}
 
 fn numbered(trial: &TrialAnalysis) -> Cell {
     Cell::plain(number::count(u64::from(trial.index) + 1))

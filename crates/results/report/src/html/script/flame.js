@@ -424,26 +424,25 @@ const explore = (figure, profiles) => {
   new ResizeObserver(draw).observe(room);
 };
 
+/** What decompresses, where a browser has it. */
+const Decompression = /** @type {any} */ (window).DecompressionStream;
 /** The samples that a page holds: JSON, compressed, in base64.
  * @param {Element} data
  * @returns {Promise<ProfileData>}
  */
 const unpacked = (data) => {
   const bytes = Uint8Array.from(atob(data.textContent || ""), (letter) => letter.charCodeAt(0));
-  const plain = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return new Response(plain).json();
+  return new Response(new Blob([bytes]).stream().pipeThrough(new Decompression("deflate"))).json();
 };
-
-// Where a browser can't decompress, pictures stay as they were written.
-const unpacks = "DecompressionStream" in window;
-/** What was read of each part of the page.
- * @type {Map<Element, Profiles>}
- */
-const readParts = new Map();
-for (const figure of document.querySelectorAll("figure.flamegraph")) {
-  const part = figure.closest("article") || document.body;
-  const data = part.querySelector("script.profiles");
-  if (!data || !unpacks) continue;
-  if (!readParts.has(data)) readParts.set(data, readProfiles(await unpacked(data)));
-  explore(figure, /** @type {Profiles} */ (readParts.get(data)));
-}
+/** Makes the flame graphs explorable; without decompression they stay as they were written. */
+const exploreAll = async () => {
+  /** @type {Map<Element, Profiles>} */
+  const read = new Map();
+  for (const figure of document.querySelectorAll("figure.flamegraph")) {
+    const part = figure.closest("article") || document.body;
+    const data = part.querySelector("script.profiles");
+    if (!data || !Decompression) continue;
+    if (!read.has(data)) read.set(data, readProfiles(await unpacked(data)));
+    explore(figure, /** @type {Profiles} */ (read.get(data)));
+  }
+};

@@ -30,15 +30,76 @@ const centre = (mark) => {
   const box = mark.getBoundingClientRect();
   return [box.left + box.width / 2, box.top + box.height / 2];
 };
-const NEAR = 28; // CSS pixels from which a mark is taken
-for (const picture of document.querySelectorAll("svg.chart:not(.flame)")) {
-  const titles = [...picture.querySelectorAll("path > title, rect > title")];
-  const marks = titles.map((title) => {
-    const mark = /** @type {Element} */ (title.parentElement);
-    mark.setAttribute("data-tip", title.textContent || "");
-    title.remove(); // the browser's own tip would stand beside ours
+/** Divides a path that draws the marks of a series, which begin with a move each, into those marks.
+ * @param {Element} all
+ * @param {string} name
+ */
+const divide = (all, name) => {
+  const tips = all.getAttribute("data-tips")?.split("\n") || [];
+  const evidence = all.getAttribute("data-evidence")?.split(" ") || [];
+  const places = (all.getAttribute("d") || "").split("M").slice(1);
+  const each = places.map((place, at) => {
+    const mark = document.createElementNS("http://www.w3.org/2000/svg", "path");
+    mark.setAttribute("class", name);
+    mark.setAttribute("d", `M${place}`);
+    if (tips[at]) mark.setAttribute("data-tip", tips[at]);
+    if (evidence[at]) mark.setAttribute("data-evidence", evidence[at]);
     return mark;
   });
+  all.replaceWith(...each);
+};
+/** Lays an area that says something over each column of a heat map.
+ * @param {Element} cells
+ * @param {Element | null} over
+ */
+const layColumns = (cells, over) => {
+  const tips = cells.getAttribute("data-tips")?.split("\n") || [];
+  const begins = (cells.getAttribute("data-begins") || "").split(" ").map(Number);
+  tips.forEach((tip, at) => {
+    const area = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+    const width = (begins[at + 1] ?? begins[at] + 1) - begins[at];
+    const measures = { x: begins[at], y: -0.5, width, height: cells.getAttribute("data-rows"), "data-tip": tip };
+    for (const [key, value] of Object.entries(measures)) area.setAttribute(key, String(value));
+    over?.append(area);
+  });
+};
+/** The marks of a picture, whether it says what they mean or another of its size does.
+ * @param {Element} picture
+ */
+const marksOf = (picture) => {
+  for (const all of picture.querySelectorAll("path.dots")) divide(all, "dot");
+  for (const all of picture.querySelectorAll("path.estimates")) divide(all, "estimate");
+  const cells = picture.closest("figure")?.querySelector(".cells");
+  if (cells) layColumns(cells, picture.querySelector(".heat"));
+  for (const title of picture.querySelectorAll("path > title, rect > title")) {
+    title.parentElement?.setAttribute("data-tip", title.textContent || "");
+    title.remove(); // the browser's own tip would stand beside ours
+  }
+  const copied = picture.parentElement?.matches(".narrow") ? [...(picture.closest("figure")?.querySelectorAll(".wide [data-tip]") || [])] : [];
+  const bare = [...picture.querySelectorAll(".dot, .estimate, .bars rect")].filter((mark) => !mark.hasAttribute("data-tip"));
+  if (bare.length === copied.length) {
+    bare.forEach((mark, at) => {
+      for (const name of ["data-tip", "data-evidence"]) {
+        const value = copied[at].getAttribute(name);
+        if (value) mark.setAttribute(name, value);
+      }
+    });
+  }
+  const marks = [...picture.querySelectorAll("[data-tip]")];
+  // A trial's evidence is its point's: the nearest in its row.
+  const middle = (/** @type {Element} */ mark) => Number(/M([\d.]+)/.exec(mark.getAttribute("d") || "")?.[1]);
+  const points = marks.filter((mark) => mark.matches(".estimate[data-evidence]"));
+  for (const dot of marks.filter((mark) => mark.matches(".dot") && points.length)) {
+    const look = dot.parentElement?.getAttribute("class");
+    const away = (/** @type {Element} */ one) => Math.abs(middle(one) - middle(dot)) + (one.parentElement?.getAttribute("class") === look ? 0 : 1e6);
+    const nearest = points.reduce((best, one) => (away(one) < away(best) ? one : best));
+    dot.setAttribute("data-evidence", nearest.getAttribute("data-evidence") || "");
+  }
+  return marks;
+};
+const NEAR = 28; // CSS pixels from which a mark is taken
+for (const picture of document.querySelectorAll("svg.chart:not(.flame)")) {
+  const marks = marksOf(picture);
   if (!marks.length) continue;
   const areas = marks[0].tagName === "rect";
   // A cross leads from the chosen mark to the axes.

@@ -1,8 +1,8 @@
 // @ts-check
 // ---- the view of the address that was opened ----
-addEventListener("hashchange", showView);
-showView();
-if (view().toString()) {
+exploreAll().finally(() => {
+  addEventListener("hashchange", showView);
+  showView();
   const about = [...view()].map(([name, value]) => (name === "at" ? document.getElementById(value) : subject(name)));
   for (const element of about) reveal(element);
-}
+});

@@ -31,7 +31,7 @@ pub static POLICY: LazyLock<String> = LazyLock::new(|| {
     format!(
         "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{}' 'sha256-{}'; \
          connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-        hash(SCRIPT),
+        hash(SCRIPT.as_str()),
         hash(SITE_SCRIPT)
     )
 });
@@ -192,7 +192,7 @@ fn page_under(title: &str, bar: &Markup, body: &Markup) -> String {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { (text(title)) " · pgassay" }
-                script type="module" { (PreEscaped(SCRIPT)) }
+                script type="module" { (PreEscaped(SCRIPT.as_str())) }
                 script type="module" { (PreEscaped(SITE_SCRIPT)) }
                 style { (PreEscaped(STYLE)) (PreEscaped(SITE_STYLE)) }
             }
