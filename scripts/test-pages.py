@@ -18,7 +18,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from pages.browser import DOWNLOADS, browser, expect, requested
+from pages.browser import DOWNLOADS, browser, expect, requested, unfold
 from pages.flame import differences, exports, flame, flame_by_keys, views
 from pages.keyboard import keyboard
 from pages.layout import SCREENS, look, printed, widths
@@ -44,6 +44,7 @@ def main():
                         look(driver, page, scheme, width, height)
                         # What it can do is the same in other colours.
                         for part in PARTS if scheme == "light" else ():
+                            unfold(driver)
                             tried[part.__name__] = tried.get(part.__name__, 0) + part(driver)
                         errors = [e["message"] for e in driver.get_log("browser") if e["level"] == "SEVERE"]
                         expect(not errors, f"logged: {errors}")

@@ -41,6 +41,12 @@ def until(driver, condition, what):
     raise AssertionError(what)
 
 
+def unfold(driver):
+    """Opens the parts of the page: what is tested is within one of them."""
+    driver.execute_script("document.querySelectorAll('details.part').forEach(part => { part.open = true })")
+    driver.execute_async_script(WAIT)
+
+
 def requested(driver):
     """Addresses that the page asked for."""
     messages = (json.loads(entry["message"])["message"] for entry in driver.get_log("performance"))

@@ -194,7 +194,7 @@ fn a_machine_that_is_killed_is_named_and_finished_trials_are_kept() {
     assert!(ended(&refused, 2).contains("not started from a record"));
     let others = runs.run(&["run", "--resume", "last", "--from", "local"]);
     assert!(ended(&others, 2).contains("goes on from there"));
-    let child = runs.start(&["run", "--resume", "last", "--from", &from]);
+    let child = runs.start(&["run", "--resume", "last", "--from", &from, "--verbose"]);
     runs.await_trials(kept + 1);
     signal(child.id(), Signal::INT);
     let resumed = child.wait_with_output().unwrap();

@@ -104,7 +104,7 @@ const explore = (figure, profiles) => {
   const found = make("span", { class: "remark", role: "status" });
   const bar = make("p", { class: "controls" });
   bar.append(which.named, " ", against.named, " ", search, " ", invert, " ", whole, " ", found);
-  figure.querySelector("h3")?.after(bar);
+  figure.querySelector("h3, h4")?.after(bar);
   const list = make("div", { class: "functions" });
   const saving = make("p", { class: "controls" });
   room.after(list, saving);
