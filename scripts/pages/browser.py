@@ -65,8 +65,14 @@ def click(driver, element):
     driver.execute_async_script(WAIT)
 
 
+def centre(element):
+    """The same, scrolled out from under the contents."""
+    element.parent.execute_script("arguments[0].scrollIntoView({ block: 'center' })", element)
+    return element
+
+
 def button(parent, words):
-    return next(b for b in parent.find_elements(By.CSS_SELECTOR, "button") if b.text == words)
+    return centre(next(b for b in parent.find_elements(By.CSS_SELECTOR, "button") if b.text == words))
 
 
 def copying(driver, element, press):

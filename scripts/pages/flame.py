@@ -10,7 +10,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
-from .browser import DOWNLOADS, WAIT, button, click, download, expect, requested, tip
+from .browser import DOWNLOADS, WAIT, button, centre, click, download, expect, requested, tip, unfold
 
 # What the program writes for the Firefox Profiler, where the caller has such a file.
 FIREFOX = json.loads(Path(os.environ["FIREFOX_PROFILE"]).read_text()) if "FIREFOX_PROFILE" in os.environ else None
@@ -183,6 +183,7 @@ def views(driver):
     # Another address first, so that the page is read anew.
     driver.get("about:blank")
     driver.get(plain)
+    unfold(driver)
     widths = "return [...document.querySelectorAll('svg.flame rect')].map(rect => rect.getAttribute('width')).join()"
     order = "return [...document.querySelectorAll('tbody th')].map(cell => cell.textContent).join()"
     shown = lambda: (driver.execute_script(widths), driver.execute_script(order))
@@ -193,19 +194,20 @@ def views(driver):
     zoomed = shown()
     expect(zoomed[0] != first[0], "a box does not zoom")
     heads = driver.find_elements(By.CSS_SELECTOR, "thead th:first-child:has(.sort):not(details:not([open]) *)")
-    next(head for head in heads if head.is_displayed()).find_element(By.CSS_SELECTOR, ".sort").click()
+    head = next(head for head in heads if head.is_displayed())
+    centre(head.find_element(By.CSS_SELECTOR, ".sort")).click()
     driver.execute_async_script(WAIT)
     both, address = shown(), driver.current_url
     expect(both[1] != first[1], "a table does not sort")
     driver.get("about:blank")
     driver.get(address)
-    driver.execute_async_script(WAIT)
+    unfold(driver)
     expect(shown() == both, f"{address} does not show what it showed")
     driver.back()
     driver.get(plain)
     driver.get(address)
     driver.back()
-    driver.execute_async_script(WAIT)
+    unfold(driver)
     expect(shown() == first, "back does not show the page as it was")
     asked = [url for url in requested(driver) if not url.startswith((plain, "about:"))]
     expect(not asked, f"requested: {asked}")

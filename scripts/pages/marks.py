@@ -6,7 +6,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from .browser import WAIT, button, copying, expect, tip, until
+from .browser import WAIT, button, centre, copying, expect, tip, until
 
 
 
@@ -72,7 +72,7 @@ def heat(driver):
     # Both pictures draw the same cells, one of them from the other's.
     stroke = """const use = arguments[0].querySelector(".heat use");
       const cells = use ? document.querySelector(use.getAttribute("href")) : arguments[0].querySelector(".cells");
-      return [use ? use.getBBox().width : cells.getBBox().width, getComputedStyle(cells.firstChild).stroke]"""
+      return [use ? use.getBBox().width : cells.getBBox().width, getComputedStyle(cells.querySelector("path")).stroke]"""
     wide, colour = driver.execute_script(stroke, maps[0])
     expect(wide > 1 and colour != "none", f"cells are {wide} wide, drawn in {colour}")
     ActionChains(driver).move_to_element(columns[len(columns) // 2]).perform()
@@ -95,10 +95,10 @@ def tables(driver):
         return driver.execute_script(script, table)
 
     before = names()
-    head.find_element(By.CSS_SELECTOR, ".sort").click()
+    centre(head.find_element(By.CSS_SELECTOR, ".sort")).click()
     driver.execute_async_script(WAIT)
     down = names()
-    head.find_element(By.CSS_SELECTOR, ".sort").click()
+    centre(head.find_element(By.CSS_SELECTOR, ".sort")).click()
     driver.execute_async_script(WAIT)
     up = names()
     # Sorted by the first figure, else by words; rows of the same key keep their order.
@@ -112,7 +112,7 @@ def commands(driver):
     button = next((b for b in driver.find_elements(By.CSS_SELECTOR, "button.copy") if b.is_displayed()), None)
     if button is None:
         return False
-    expect(copying(driver, button, button.click), f"the button says {button.text!r}")
+    expect(copying(driver, button, centre(button).click), f"the button says {button.text!r}")
     return True
 
 
@@ -155,7 +155,7 @@ def evidence(driver):
     for css in (".tiles a.figure", "tbody th a[href*=point-]"):
         links = [link for link in driver.find_elements(By.CSS_SELECTOR, css) if link.is_displayed()]
         for link in links[:1]:
-            link.click()
+            centre(link).click()
             shown(css)
             driver.back()
             close("going back")

@@ -336,7 +336,15 @@ fn a_session_that_is_ended_says_why() {
         "1",
     ];
     let args = [
-        &["run", "select-only", &uri, "--load", "--observe", "none"][..],
+        &[
+            "run",
+            "select-only",
+            &uri,
+            "--load",
+            "--observe",
+            "none",
+            "--verbose",
+        ][..],
         &more,
     ]
     .concat();

@@ -147,7 +147,11 @@ fn of_several_scripts_the_one_that_fails_is_named() {
             "--trials",
             "1",
         ];
-        let words = [&words[..], &["--warmup", "0", "-c", "1", "--runs", "runs"]].concat();
+        let words = [
+            &words[..],
+            &["--warmup", "0", "-c", "1", "--runs", "runs", "--verbose"],
+        ]
+        .concat();
         let output = pgassay(&words, &folder.0);
         let all = [output.stdout, output.stderr].concat();
         String::from_utf8_lossy(&all)

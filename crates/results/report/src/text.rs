@@ -73,6 +73,8 @@ pub fn answer(document: &Document, style: &TextStyle) -> String {
     page.out
 }
 
+/// Warnings about the whole run that an answer has room for; it names the others.
+const MOST_NOTES: usize = 2;
 /// Sentences of the headline that an answer has room for.
 const MOST_SENTENCES: usize = 5;
 
@@ -167,7 +169,9 @@ impl Page {
             .collect();
         warnings.dedup();
         let warned = (!warnings.is_empty()).then(|| format!("warnings: {}", warnings.join(", ")));
-        self.answered(Question::Certainty, badges.chain(warned));
+        let of_run = document.run_notes().into_iter().take(MOST_NOTES);
+        let of_run = of_run.map(|(_, note)| note.warning.sentence());
+        self.answered(Question::Certainty, badges.chain(of_run).chain(warned));
     }
 
     fn answered(&mut self, question: Question, answers: impl Iterator<Item = String>) {

@@ -7,7 +7,7 @@ use pgassay_analysis::measured::{PointAnalysis, StageArm};
 use pgassay_analysis::observed::PointObserved;
 use pgassay_analysis::{Analysis, metrics};
 
-use super::{MOST_DOTS, glance, place, points, tails, thinned, thinning};
+use super::{MOST_DOTS, legible, place, points, tails, thinned, thinning};
 use crate::document::{
     Axis, Block, Cell, Chart, Column, Depth, Dot, Evidence, Guide, Notes, Scale, Section, Series,
     Table,
@@ -157,7 +157,7 @@ fn summary(point: &PointAnalysis) -> String {
         let mut estimate = point.estimate(metric)?.clone();
         let mut unit = unit;
         if unit == "µs" {
-            (estimate, unit) = glance::legible(&estimate);
+            (estimate, unit) = legible(&estimate);
         }
         let shown = number::shown(&estimate);
         let interval = shown

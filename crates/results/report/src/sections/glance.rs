@@ -9,7 +9,7 @@ use pgassay_analysis::stats::Estimate;
 use pgassay_analysis::{Analysis, metrics};
 use pgassay_model::server::Origin;
 
-use super::{budget, diagnosis, evidence, findings, results};
+use super::{budget, diagnosis, evidence, findings, legible, peak, results};
 use crate::document::{Badge, Block, FindingBlock, Rating, Tile};
 use crate::number;
 
@@ -29,19 +29,6 @@ pub fn badges(analysis: &Analysis) -> Vec<Badge> {
         why: quality.why(),
     });
     badge.into_iter().collect()
-}
-
-/// Whether there is a first screen: one server was measured, and not several held against each
-/// other.
-pub fn is_shown(analysis: &Analysis) -> bool {
-    peak(analysis).is_some()
-}
-
-fn peak(analysis: &Analysis) -> Option<&PointAnalysis> {
-    match analysis.main().arms.as_slice() {
-        [arm] => arm.peak(),
-        _ => None,
-    }
 }
 
 /// The peak of each load, and what a transaction of the first costs there.
@@ -162,21 +149,6 @@ fn rate(workload: &str, peak: &PointAnalysis) -> Tile {
         remark: clients(peak),
         evidence: None,
     }
-}
-
-/// Microseconds, from 10,000 on as milliseconds.
-pub fn legible(us: &Estimate) -> (Estimate, &'static str) {
-    let (factor, unit) = match us.estimate {
-        us if us < 1e4 => (1.0, "µs"),
-        _ => (1e-3, "ms"),
-    };
-    let estimate = Estimate {
-        estimate: us.estimate * factor,
-        low: us.low * factor,
-        high: us.high * factor,
-        ..us.clone()
-    };
-    (estimate, unit)
 }
 
 fn time(name: String, us: &Estimate, at: &str) -> Tile {

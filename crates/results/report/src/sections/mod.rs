@@ -146,7 +146,7 @@ fn document(analysis: &Analysis) -> Document {
     let (mut glance, mut first_steps, mut further_findings) = (Vec::new(), Vec::new(), 0);
     let mut of_steps = String::new();
     let mut headline = analysis.headline.clone();
-    if glance::is_shown(analysis) {
+    if has_first_screen(analysis) {
         glance = glance::pictures(analysis);
         (first_steps, further_findings) = glance::first_steps(analysis);
         of_steps = glance::of_steps(analysis, &first_steps).to_owned();
@@ -198,6 +198,19 @@ pub fn of_arms(analysis: &Analysis, notes: &mut Notes) -> Vec<Section> {
         section.depth = Depth::Evidence;
     }
     made
+}
+
+/// Whether there is a first screen: one server was measured, and not several held against each
+/// other.
+fn has_first_screen(analysis: &Analysis) -> bool {
+    peak(analysis).is_some()
+}
+
+fn peak(analysis: &Analysis) -> Option<&PointAnalysis> {
+    match analysis.main().arms.as_slice() {
+        [arm] => arm.peak(),
+        _ => None,
+    }
 }
 
 fn title(analysis: &Analysis) -> String {
@@ -281,6 +294,21 @@ fn standing(run: &RunInfo) -> Option<String> {
         "{what}{reason}: {} of {} trials were measured. What follows rests on these alone.",
         run.trials_measured, run.trials_planned
     ))
+}
+
+/// Microseconds, from 10,000 on as milliseconds.
+fn legible(us: &Estimate) -> (Estimate, &'static str) {
+    let (factor, unit) = match us.estimate {
+        us if us < 1e4 => (1.0, "µs"),
+        _ => (1e-3, "ms"),
+    };
+    let estimate = Estimate {
+        estimate: us.estimate * factor,
+        low: us.low * factor,
+        high: us.high * factor,
+        ..us.clone()
+    };
+    (estimate, unit)
 }
 
 /// Every point with its arm, by client count and then in the order of the arms.

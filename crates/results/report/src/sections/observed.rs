@@ -4,7 +4,7 @@ use pgassay_analysis::Analysis;
 use pgassay_analysis::analysis::StageAnalysis;
 use pgassay_analysis::observed::{ArmObserved, CostAnalysis, PointObserved};
 
-use super::{backends, budget, diagnosis, glance, pmu, statements};
+use super::{backends, budget, diagnosis, has_first_screen, pmu, statements};
 use crate::document::{Block, Cell, Column, Depth, FlameGraph, Notes, Section, Table};
 use crate::{number, profiles};
 
@@ -16,7 +16,7 @@ pub fn section(analysis: &Analysis, _notes: &mut Notes) -> Option<Section> {
     let several = analysis.arms.len() > 1;
     let was_observed = |stage: &&StageAnalysis| stage.arms.iter().any(|arm| arm.observed.is_some());
     let several_loads = analysis.stages.iter().filter(was_observed).count() > 1;
-    let elsewhere = glance::is_shown(analysis);
+    let elsewhere = has_first_screen(analysis);
     let mut blocks = Vec::new();
     let loads = analysis.stages.iter();
     let each = loads.flat_map(|stage| stage.arms.iter().map(move |arm| (stage, arm)));

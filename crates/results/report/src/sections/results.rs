@@ -6,7 +6,9 @@ use pgassay_analysis::metrics::order_entry;
 use pgassay_analysis::{Analysis, metrics};
 
 use super::metric_table::{PointTable, column, series};
-use super::{client_ticks, evidence, glance, has_course, place, points, thinned_at_points};
+use super::{
+    client_ticks, evidence, has_course, has_first_screen, place, points, thinned_at_points,
+};
 use crate::document::{
     Axis, Block, Cell, Chart, Column, Depth, Guide, Notes, Scale, Section, Series, Table,
 };
@@ -15,7 +17,7 @@ use crate::number;
 /// Throughput and latency at each client count; where there is a first screen, it has the chart.
 pub fn section(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
     let load = analysis.main();
-    let chart = match glance::is_shown(analysis) {
+    let chart = match has_first_screen(analysis) {
         true => None,
         false => chart(load),
     };
