@@ -92,7 +92,7 @@ def download(driver, figure, words):
         old.unlink()
     button(figure, words).click()
     for _ in range(50):
-        files = list(DOWNLOADS.glob("*.json"))
+        files = [file for file in DOWNLOADS.glob("*.json") if file.stat().st_size]
         if files:
             return json.loads(files[0].read_text())
         driver.execute_async_script(WAIT)
