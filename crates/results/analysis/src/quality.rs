@@ -75,6 +75,8 @@ struct Seen {
     steal: Option<f64>,
     trials: usize,
     drifted: bool,
+    /// Whether its trials lie at several levels.
+    several_levels: bool,
 }
 
 /// Whether trials that follow each other resemble each other, or move in one direction.
@@ -95,6 +97,7 @@ impl Quality {
             steal: point.estimate(metrics::STEAL).map(|steal| steal.estimate),
             trials: point.trials.len(),
             drifted: drifted(&point.throughput_tps),
+            several_levels: point.levels.is_some(),
         });
         Self::of_seen(&seen.collect::<Vec<_>>(), run, warnings)
     }
@@ -106,6 +109,7 @@ impl Quality {
             steal: point.steal_share,
             trials: point.trials.len(),
             drifted: drifted(&point.logical_reads_per_second),
+            several_levels: false,
         });
         Self::of_seen(&seen.collect::<Vec<_>>(), run, warnings)
     }
@@ -132,13 +136,17 @@ impl Quality {
             Reason::new(grade, text)
         }));
         reasons.extend(few(fewest));
-        let drifting = points.iter().filter(|point| point.drifted).count();
-        if drifting > 0 {
-            let text = format!(
-                "throughput drifted at {drifting} of {}",
-                number::counted(points.len() as u64, "point")
-            );
-            reasons.push(Reason::new(Grade::Fair, text));
+        let throughput: [(&str, fn(&Seen) -> bool); 2] = [
+            ("drifted", |point| point.drifted),
+            ("lies at several levels", |point| point.several_levels),
+        ];
+        for (does, of) in throughput {
+            let here = points.iter().filter(|point| of(point)).count();
+            if here > 0 {
+                let all = number::counted(points.len() as u64, "point");
+                let text = format!("throughput {does} at {here} of {all}");
+                reasons.push(Reason::new(Grade::Fair, text));
+            }
         }
         Some(Self::because(reasons))
     }

@@ -141,14 +141,22 @@ pub fn machine(analysis: &Analysis) -> String {
     processors.map_or_else(String::new, |processors| format!(", {processors}"))
 }
 
+/// Throughput at the peak; where its trials lie at several levels, the highest of them.
 fn rate(workload: &str, peak: &PointAnalysis) -> Tile {
-    Tile {
+    let mut tile = Tile {
         name: format!("{workload}, peak"),
         value: peak.throughput_tps.clone(),
         unit: "tps",
         remark: clients(peak),
         evidence: None,
+    };
+    if let Some(levels) = &peak.levels
+        && let Some(highest) = levels.levels.last()
+    {
+        tile.value = highest.estimate.clone();
+        tile.remark = format!("{}, at levels of {}", tile.remark, levels.in_words());
     }
+    tile
 }
 
 fn time(name: String, us: &Estimate, at: &str) -> Tile {

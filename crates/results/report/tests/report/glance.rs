@@ -1,8 +1,11 @@
 //! The first screen: the grade of the measurement and the figures at the peaks.
 
 use pgassay_analysis::Analysis;
+use pgassay_analysis::levels::PointLevels;
+use pgassay_analysis::measured::PointAnalysis;
 use pgassay_analysis::metrics::STEAL;
 use pgassay_analysis::quality::{Grade, Quality};
+use pgassay_analysis::stats::{Level, summarize_positive};
 use pgassay_model::run::RunState;
 use pgassay_model::warning::Warning;
 
@@ -52,6 +55,43 @@ fn a_run_is_graded_by_what_disturbed_it_most() {
 
     let company = graded(|a| a.warnings.push(Warning::new("not-alone", "two at once")));
     assert_eq!(company.grade, Grade::Poor);
+}
+
+#[test]
+fn a_peak_at_several_levels_shows_one_that_was_measured() {
+    let mut analysis = fixture::complete();
+    let points = &mut analysis.stages[0].arms[0].points;
+    let rate = |point: &PointAnalysis| point.throughput_tps.estimate;
+    let peak = (0..points.len())
+        .max_by(|a, b| rate(&points[*a]).total_cmp(&rate(&points[*b])))
+        .unwrap();
+    let level = |at: f64, members: Vec<usize>| Level {
+        estimate: summarize_positive(&vec![at; members.len()]).unwrap(),
+        members,
+    };
+    points[peak].levels = Some(PointLevels {
+        levels: vec![
+            level(15_000.0, (0..12).collect()),
+            level(47_000.0, (12..20).collect()),
+        ],
+        separated_by: Vec::new(),
+    });
+    let quality = Quality::of(&*points, &analysis.run, &[]).unwrap();
+    assert!(
+        quality
+            .why()
+            .contains("throughput lies at several levels at 1 of "),
+        "{}",
+        quality.why()
+    );
+    let answer = pgassay_report::answer(&analysis, &plain(100));
+    let answer: Vec<&str> = answer.split_whitespace().collect();
+    let answer = answer.join(" ");
+    assert!(answer.contains("47,000"), "{answer}");
+    assert!(
+        answer.contains("at levels of 47,000 (8 trials) and 15,000 (12 trials)"),
+        "{answer}"
+    );
 }
 
 #[test]
