@@ -10,6 +10,7 @@ use crate::{Clause, Expr, JoinType, NodeType, Operation, Relationship};
 /// A node of a plan. Conditions are without literals.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(extend("$comment" = "open: any property of EXPLAIN")))]
 pub struct Node {
     /// What the executor runs.
     #[serde(rename = "type")]
