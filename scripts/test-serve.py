@@ -107,8 +107,10 @@ def looked_at(driver, base, runs, pictures):
                     # The browser logs its status, which is not 200.
                     driver.get_log("browser")
                 if name in ("run", "compared"):
-                    charts = shown(driver, "svg.chart")
-                    expect(charts and charts[0].rect["y"] < height, f"{what}: no chart on the first screen")
+                    # On a phone a run's figures, and what to do, stand before its charts.
+                    first = ".tiles" if name == "run" and width < height else "svg.chart"
+                    parts = shown(driver, first)
+                    expect(parts and parts[0].rect["y"] < height, f"{what}: no {first} on the first screen")
                 if pictures:
                     driver.save_screenshot(str(pictures / f"serve-{name}-{width}-{scheme}.png"))
                 accessible(driver)

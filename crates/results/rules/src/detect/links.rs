@@ -1,7 +1,7 @@
 //! Which findings are symptoms of others, and which waits and CPU time a finding accounts for.
 //!
 //! The page of a cause names the entries by which it shows itself whatever else holds (`symptoms`). Links with a
-//! condition are rows of [`LINKS`]. A cause must be large enough to be behind a symptom: at least half as large.
+//! condition are rows of `LINKS`. A cause must be large enough to be behind a symptom: at least half as large.
 
 use crate::detect::common::hits::{is_about, weighty};
 use crate::detect::common::wait_shares::waits_for_workers;
