@@ -136,12 +136,9 @@ impl Quality {
             Reason::new(grade, text)
         }));
         reasons.extend(few(fewest));
-        let throughput: [(&str, fn(&Seen) -> bool); 2] = [
-            ("drifted", |point| point.drifted),
-            ("lies at several levels", |point| point.several_levels),
-        ];
-        for (does, of) in throughput {
-            let here = points.iter().filter(|point| of(point)).count();
+        let drifting = points.iter().filter(|point| point.drifted).count();
+        let at_levels = points.iter().filter(|point| point.several_levels).count();
+        for (does, here) in [("drifted", drifting), ("lies at several levels", at_levels)] {
             if here > 0 {
                 let all = number::counted(points.len() as u64, "point");
                 let text = format!("throughput {does} at {here} of {all}");
