@@ -12,24 +12,27 @@ const DEEPEST: usize = 60;
 
 /// The topmost node of a plan, with all below.
 pub fn node(value: &Value) -> Node {
-    below(value, 0, &Beside::of(value))
+    below(value, 0, &InitPlans::of(value))
 }
 
-/// What is computed once beside the nodes, and runs within the time of the node that asks for it first: common table
-/// expressions, and subqueries that depend on nothing (InitPlan).
+/// InitPlans: uncorrelated subqueries and common table expressions. EXPLAIN includes their time in the node that first
+/// refers to them.
 #[derive(Default)]
-struct Beside {
+struct InitPlans {
     /// By how the node that asks names it: milliseconds and blocks.
     by_name: BTreeMap<String, (f64, f64)>,
 }
 
-impl Beside {
+impl InitPlans {
     fn of(plan: &Value) -> Self {
-        let mut beside = Self::default();
+        let mut init_plans = Self::default();
         let mut left = vec![plan];
         while let Some(value) = left.pop() {
             left.extend(inputs(value));
-            let Some(name) = value["Subplan Name"].as_str().filter(|_| is_beside(value)) else {
+            let Some(name) = value["Subplan Name"]
+                .as_str()
+                .filter(|_| is_init_plan(value))
+            else {
                 continue;
             };
             let name = match (name.strip_prefix("CTE "), name.split_once(" (returns ")) {
@@ -38,15 +41,18 @@ impl Beside {
                 (None, Some((_, parameter))) => parameter.trim_end_matches(')').to_owned(),
                 (None, None) => name.to_owned(),
             };
-            beside
+            init_plans
                 .by_name
                 .insert(name, (total_ms(value), blocks(value)));
         }
-        beside
+        init_plans
     }
 
-    /// What of it runs within a node.
+    /// Milliseconds and blocks of those that a node refers to.
     fn within(&self, value: &Value) -> (f64, f64) {
+        if self.by_name.is_empty() {
+            return (0.0, 0.0);
+        }
         let asked = conditions(value);
         let mentions = |name: &str| match name.strip_prefix('$').map(str::parse) {
             Some(number) => {
@@ -79,13 +85,17 @@ fn inputs(value: &Value) -> impl Iterator<Item = &Value> {
     value["Plans"].as_array().into_iter().flatten()
 }
 
-fn is_beside(value: &Value) -> bool {
+fn is_init_plan(value: &Value) -> bool {
     value["Parent Relationship"] == "InitPlan"
 }
 
+/// A figure of a node; 0 where it has none.
+fn figure(value: &Value, key: &str) -> f64 {
+    value[key].as_f64().unwrap_or(0.0)
+}
+
 fn total_ms(value: &Value) -> f64 {
-    let figure = |key: &str| value[key].as_f64().unwrap_or(0.0);
-    figure("Actual Total Time") * figure("Actual Loops")
+    figure(value, "Actual Total Time") * figure(value, "Actual Loops")
 }
 
 fn blocks(value: &Value) -> f64 {
@@ -98,9 +108,8 @@ fn blocks(value: &Value) -> f64 {
     COUNTED.iter().filter_map(|key| value[*key].as_f64()).sum()
 }
 
-fn below(value: &Value, depth: usize, beside: &Beside) -> Node {
+fn below(value: &Value, depth: usize, init_plans: &InitPlans) -> Node {
     let text = |key: &str| value[key].as_str().map(str::to_owned);
-    let figure = |key: &str| value[key].as_f64().unwrap_or(0.0);
     let list = |key: &str| -> Vec<Expr> {
         let list = value[key].as_array().into_iter().flatten();
         list.filter_map(Value::as_str).map(Expr::redacted).collect()
@@ -113,7 +122,6 @@ fn below(value: &Value, depth: usize, beside: &Beside) -> Node {
         };
         Some((clause.clone(), condition))
     };
-    let children = value["Plans"].as_array().into_iter().flatten();
     Node {
         kind: NodeType::from(value["Node Type"].as_str().unwrap_or_default()),
         operation: value["Operation"].as_str().map(Operation::from),
@@ -136,18 +144,18 @@ fn below(value: &Value, depth: usize, beside: &Beside) -> Node {
             .and_then(|name| name.strip_prefix("CTE ").map(str::to_owned)),
         function: text("Function Name"),
         subplans_removed: value["Subplans Removed"].as_f64(),
-        rows: figure("Plan Rows"),
+        rows: figure(value, "Plan Rows"),
         actual_rows: value["Actual Rows"]
             .as_f64()
             .filter(|_| value["Actual Loops"] != 0),
-        work: work(value, beside),
-        width: figure("Plan Width"),
-        cost: figure("Total Cost"),
+        work: work(value, init_plans),
+        width: figure(value, "Plan Width"),
+        cost: figure(value, "Total Cost"),
         other: value.as_object().map(other).unwrap_or_default(),
         nodes: match depth {
             DEEPEST.. => Vec::new(),
-            _ => children
-                .map(|child| below(child, depth + 1, beside))
+            _ => inputs(value)
+                .map(|child| below(child, depth + 1, init_plans))
                 .collect(),
         },
     }
@@ -171,6 +179,7 @@ const NAMED: &[&str] = &[
     "Relation Name",
     "Schema",
     "Sort Key",
+    "Subplan Name",
     "Subplans Removed",
     "Total Cost",
 ];
@@ -178,7 +187,11 @@ const NAMED: &[&str] = &[
 /// All other properties.
 fn other(properties: &Map<String, Value>) -> Map<String, Value> {
     let named = |key: &str| NAMED.contains(&key) || !matches!(Clause::from(key), Clause::Other(_));
-    let other = properties.iter().filter(|(key, _)| !named(key));
+    // The fields of a node are serialized in lower case. EXPLAIN's own properties begin with a capital.
+    let is_property = |key: &str| key.starts_with(|c: char| c.is_ascii_uppercase());
+    let other = properties
+        .iter()
+        .filter(|(key, _)| is_property(key) && !named(key));
     other
         .map(|(key, value)| (key.clone(), redacted(value)))
         .collect()
@@ -199,24 +212,22 @@ fn redacted(value: &Value) -> Value {
     }
 }
 
-/// What a node that ran did, where it was looked at.
-fn work(value: &Value, beside: &Beside) -> Option<Work> {
-    let figure = |key: &str| value[key].as_f64().unwrap_or(0.0);
+/// What a node that ran did: none without EXPLAIN ANALYZE.
+fn work(value: &Value, init_plans: &InitPlans) -> Option<Work> {
     let loops = value["Actual Loops"]
         .as_f64()
         .filter(|loops| *loops > 0.0)?;
-    // What is beside the nodes lies in the time of who asks for it.
-    let driven = || inputs(value).filter(|input| !is_beside(input));
-    let (asked_ms, asked_blocks) = beside.within(value);
+    let driven = || inputs(value).filter(|input| !is_init_plan(input));
+    let (asked_ms, asked_blocks) = init_plans.within(value);
     let own = |all: f64, of: &dyn Fn(&Value) -> f64, asked: f64| {
         (all - driven().map(of).sum::<f64>() - asked).max(0.0)
     };
-    let temporary = |of: &Value| of["Temp Written Blocks"].as_f64().unwrap_or(0.0);
+    let temporary = |of: &Value| figure(of, "Temp Written Blocks");
     Some(Work {
         loops,
-        removed: figure("Rows Removed by Filter")
-            + figure("Rows Removed by Join Filter")
-            + figure("Rows Removed by Index Recheck"),
+        removed: figure(value, "Rows Removed by Filter")
+            + figure(value, "Rows Removed by Join Filter")
+            + figure(value, "Rows Removed by Index Recheck"),
         ms: own(total_ms(value), &total_ms, asked_ms),
         blocks: own(blocks(value), &blocks, asked_blocks),
         temporary_blocks: own(temporary(value), &temporary, 0.0),
@@ -253,7 +264,7 @@ mod tests {
     fn a_node_keeps_no_literal() {
         let text = r#"{"Node Type": "Seq Scan", "Schema": "public", "Relation Name": "My t",
             "Filter": "((t.mail)::text = 'secret'::text)", "Plan Rows": 3, "Total Cost": 7.5, "Heap Fetches": 3,
-            "Remote SQL": "SELECT id FROM t WHERE mail = 'secret'", "Workers": [{"Worker Number": 1, "Sort Method": "external merge"}]}"#;
+            "Remote SQL": "SELECT id FROM t WHERE mail = 'secret'", "rows": 1, "Workers": [{"Worker Number": 1, "Sort Method": "external merge"}]}"#;
         let node = read(text);
         assert_eq!(node.relation.as_deref(), Some("public.\"My t\""));
         assert_eq!(
@@ -270,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_computed_beside_counts_once() {
+    fn init_plans_count_once() {
         let text = r#"{"Node Type": "Aggregate", "Actual Total Time": 100, "Actual Loops": 1, "Actual Rows": 1, "Plans": [
             {"Node Type": "Aggregate", "Parent Relationship": "InitPlan", "Subplan Name": "InitPlan 1 (returns $0)",
              "Actual Total Time": 80, "Actual Loops": 1, "Actual Rows": 1, "Shared Hit Blocks": 700, "Plans": [

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use pgassay_text::normalise::normalise;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Bytes of an expression that are kept.
+/// Bytes of an expression that is parsed; of a longer one the text is kept, shortened.
 const MOST_TEXT: usize = 2000;
 
 /// An expression, a list of them, or a key of a sort.
@@ -72,12 +72,49 @@ pub enum Expr {
     Raw(String),
 }
 
+/// The last part of a qualified name without its quotes, as plans show it: `t` of `public.t`.
+pub fn bare_name(name: &str) -> String {
+    match Expr::parse(name) {
+        Expr::Column(path) => path.last().map(|last| unquoted(last)).unwrap_or_default(),
+        _ => name.to_owned(),
+    }
+}
+
 /// A name without its quotes.
 pub fn unquoted(name: &str) -> String {
     match name.strip_prefix('"').and_then(|n| n.strip_suffix('"')) {
         Some(inner) => inner.replace("\"\"", "\""),
         None => name.to_owned(),
     }
+}
+
+/// The parts of an expression, by `iter` or `iter_mut`.
+macro_rules! parts {
+    ($of:expr, $iter:ident) => {
+        match $of {
+            Self::Column(_)
+            | Self::Param(_)
+            | Self::Const(_)
+            | Self::SubPlan { .. }
+            | Self::Raw(_) => Vec::new(),
+            Self::Call(_, parts) | Self::Case(parts) => {
+                parts.$iter().map(|(_, part)| part).collect()
+            }
+            Self::And(parts) | Self::Or(parts) | Self::Array(parts) | Self::List(parts) => {
+                parts.$iter().collect()
+            }
+            Self::Op(left, _, right) | Self::Element(left, right) => vec![left, right],
+            Self::Prefix(_, of)
+            | Self::Not(of)
+            | Self::Is(of, _)
+            | Self::Cast(of, _)
+            | Self::Quantified { of, .. }
+            | Self::Field(of, _)
+            | Self::Collate(of, _)
+            | Self::Key(of, _)
+            | Self::Paren(of) => vec![of],
+        }
+    };
 }
 
 impl Expr {
@@ -92,9 +129,7 @@ impl Expr {
     #[must_use]
     pub fn redacted(text: &str) -> Self {
         if text.len() > MOST_TEXT || !parse::is_plain(text) {
-            let end = (0..=text.len().min(MOST_TEXT)).rev();
-            let end = end.into_iter().find(|at| text.is_char_boundary(*at));
-            return Self::Raw(normalise(&text[..end.unwrap_or(0)]).text);
+            return Self::Raw(normalise(text).text);
         }
         let mut values = 0;
         let mut expr = Self::parse(text);
@@ -128,55 +163,11 @@ impl Expr {
 
     /// Its parts.
     pub fn parts(&self) -> Vec<&Self> {
-        match self {
-            Self::Column(_)
-            | Self::Param(_)
-            | Self::Const(_)
-            | Self::SubPlan { .. }
-            | Self::Raw(_) => Vec::new(),
-            Self::Call(_, parts) | Self::Case(parts) => {
-                parts.iter().map(|(_, part)| part).collect()
-            }
-            Self::And(parts) | Self::Or(parts) | Self::Array(parts) | Self::List(parts) => {
-                parts.iter().collect()
-            }
-            Self::Op(left, _, right) | Self::Element(left, right) => vec![left, right],
-            Self::Prefix(_, of)
-            | Self::Not(of)
-            | Self::Is(of, _)
-            | Self::Cast(of, _)
-            | Self::Quantified { of, .. }
-            | Self::Field(of, _)
-            | Self::Collate(of, _)
-            | Self::Key(of, _)
-            | Self::Paren(of) => vec![of],
-        }
+        parts!(self, iter)
     }
 
     fn parts_mut(&mut self) -> Vec<&mut Self> {
-        match self {
-            Self::Column(_)
-            | Self::Param(_)
-            | Self::Const(_)
-            | Self::SubPlan { .. }
-            | Self::Raw(_) => Vec::new(),
-            Self::Call(_, parts) | Self::Case(parts) => {
-                parts.iter_mut().map(|(_, part)| part).collect()
-            }
-            Self::And(parts) | Self::Or(parts) | Self::Array(parts) | Self::List(parts) => {
-                parts.iter_mut().collect()
-            }
-            Self::Op(left, _, right) | Self::Element(left, right) => vec![left, right],
-            Self::Prefix(_, of)
-            | Self::Not(of)
-            | Self::Is(of, _)
-            | Self::Cast(of, _)
-            | Self::Quantified { of, .. }
-            | Self::Field(of, _)
-            | Self::Collate(of, _)
-            | Self::Key(of, _)
-            | Self::Paren(of) => vec![of],
-        }
+        parts!(self, iter_mut)
     }
 
     /// It and all its parts, in the order of the text.

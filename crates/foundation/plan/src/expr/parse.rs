@@ -4,8 +4,8 @@ use pgassay_text::sql;
 
 use super::Expr;
 
-/// Expressions within each other that are parsed.
-const DEEPEST: usize = 60;
+/// Expressions and operands within each other that are parsed.
+const DEEPEST: usize = 120;
 /// Operators and casts that are parsed.
 const MOST_LINKS: usize = 1000;
 
@@ -163,15 +163,22 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn not(&mut self) -> Option<Expr> {
+    /// What `of` parses one level deeper; none where that is too deep.
+    fn nested(&mut self, of: fn(&mut Self) -> Option<Expr>) -> Option<Expr> {
         self.depth += 1;
-        let found = match () {
-            () if self.depth > DEEPEST => None,
-            () if self.eat("NOT ") => self.not().map(|of| Expr::Not(Box::new(of))),
-            () => self.operation(),
-        };
+        let found = (self.depth <= DEEPEST).then(|| of(self)).flatten();
         self.depth -= 1;
         found
+    }
+
+    fn not(&mut self) -> Option<Expr> {
+        match self.eat("NOT ") {
+            true => {
+                let of = self.nested(Self::not)?;
+                Some(Expr::Not(Box::new(of)))
+            }
+            false => self.nested(Self::operation),
+        }
     }
 
     fn operation(&mut self) -> Option<Expr> {
@@ -185,6 +192,7 @@ impl<'t> Parser<'t> {
             } else if self.eat(" IS ") {
                 let mut tests = TESTS.iter();
                 let test = tests.find(|test| self.eat_word(test))?;
+                self.link()?;
                 left = Expr::Is(Box::new(left), test);
             } else {
                 self.rest = begin;
@@ -196,14 +204,26 @@ impl<'t> Parser<'t> {
     /// An operator between blanks.
     fn operator(&mut self) -> Option<&'t str> {
         let text = self.rest.strip_prefix(' ')?;
-        let words = WORDS.iter().map(|word| word.len());
         let symbols = text.find(|c| !OPERATOR.contains(c)).unwrap_or(text.len());
+        let is = |word: &&&str| {
+            let rest = text.strip_prefix(**word);
+            rest.is_some_and(|rest| rest.starts_with(' '))
+        };
         let length = match text.strip_prefix("OPERATOR(") {
-            Some(inner) => "OPERATOR()".len() + inner.find(')')?,
-            None => words
-                .filter(|length| WORDS.iter().any(|word| text.get(..*length) == Some(word)))
-                .find(|length| text[*length..].starts_with(' '))
-                .unwrap_or(symbols),
+            Some(inner) => {
+                let mut path = Self {
+                    rest: inner,
+                    ..*self
+                };
+                while path.name().is_some() {
+                    path.eat(".").then_some(())?;
+                }
+                let symbol = path.rest.find(|c| !OPERATOR.contains(c))?;
+                (symbol > 0).then_some(())?;
+                path.take(symbol);
+                path.eat(")").then_some(text.len() - path.rest.len())?
+            }
+            None => WORDS.iter().find(is).map_or(symbols, |word| word.len()),
         };
         let operator = &text[..length];
         let comment = operator.contains("--") || operator.contains("/*");
@@ -216,7 +236,7 @@ impl<'t> Parser<'t> {
 
     /// A primary with its casts, subscripts, fields and collation.
     fn operand(&mut self) -> Option<Expr> {
-        let mut of = self.primary()?;
+        let mut of = self.nested(Self::primary)?;
         loop {
             if self.eat("::") {
                 of = Expr::Cast(Box::new(of), self.type_name()?);
@@ -283,7 +303,7 @@ impl<'t> Parser<'t> {
         }
         for (word, all) in [("ANY ", false), ("ALL ", true)] {
             if self.eat(word) {
-                let of = Box::new(self.primary()?);
+                let of = Box::new(self.nested(Self::primary)?);
                 return Some(Expr::Quantified { all, of });
             }
         }
@@ -505,9 +525,8 @@ pub(super) fn params(text: &str) -> Vec<u32> {
     let bytes = text.as_bytes();
     let (mut at, mut found) = (0, Vec::new());
     while let Some(length) = bytes.get(at).and_then(|_| token(bytes, at)) {
-        let digits = || text[at + 1..].split(|c: char| !c.is_ascii_digit()).next();
         if bytes[at] == b'$' {
-            found.extend(digits().and_then(|digits| digits.parse::<u32>().ok()));
+            found.extend(text[at + 1..at + length].parse::<u32>());
         }
         at += length;
     }

@@ -72,6 +72,15 @@ fn an_unknown_part_is_kept_as_text_and_leaves_the_others() {
     }
     let deep = format!("{}a{}", "(".repeat(5000), ")".repeat(5000));
     assert_eq!(Expr::parse(&deep).to_string(), deep);
+    for nested in [
+        "ANY ".repeat(100_000) + "a",
+        "a".to_owned() + &" IS NULL".repeat(100_000),
+        "- ".repeat(5000) + "a",
+        "NOT ".repeat(100_000) + "a",
+        "(a.".repeat(5000),
+    ] {
+        assert_eq!(Expr::parse(&nested).to_string(), nested);
+    }
     let long = vec!["a"; 5000].join(" + ");
     assert_eq!(Expr::parse(&long).to_string(), long);
 }
@@ -100,6 +109,8 @@ fn no_literal_survives_and_subqueries_keep_their_numbers() {
         ("'secret", "$1"),
         ("(a = $secret$ x $secret$)", "(a = $1)"),
         ("f(a, $x$ b, secret $x$)", "f(a, $1)"),
+        ("(a OPERATOR('secret') b)", "(a OPERATOR($1) b)"),
+        ("(a OPERATOR(public.%) b)", "(a OPERATOR(public.%) b)"),
         ("(a)::numeric(31,7)", "(a)::numeric($1, ...)"),
     ] {
         assert_eq!(redacted(text), expected);

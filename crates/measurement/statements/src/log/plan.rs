@@ -174,11 +174,11 @@ fn tree(lines: &[&str]) -> Option<Value> {
         let of = open.iter_mut().rev().find(|(above, _)| *above < indent);
         if let Some((_, node)) = of {
             let value = match key {
-                "Sort Key" | "Output" => json!([value]),
+                "Sort Key" | "Group Key" | "Presorted Key" | "Output" => json!([value]),
                 _ if !matches!(Clause::from(key), Clause::Other(_)) => Value::from(value),
                 _ => match value.trim().parse::<f64>() {
-                    Ok(number) => json!(number),
-                    Err(_) => Value::from(value),
+                    Ok(number) if number.is_finite() => json!(number),
+                    _ => Value::from(value),
                 },
             };
             node.insert(key.to_owned(), value);
