@@ -1,7 +1,7 @@
-//! Whether the server's sessions run on the CPUs of the threads that give the load.
+//! Whether the server's sessions run on the CPUs of the load threads.
 //!
-//! A client and its session wake each other for every statement. On one CPU they take turns, on two each must be woken
-//! from idle: the same server has two throughputs, and only the scheduler chooses between them.
+//! A client and its session wake each other for every statement. On one CPU they take turns; on two each wakes
+//! an idle CPU. The same server then has two levels of throughput, and the scheduler chooses between them.
 
 use std::collections::HashMap;
 use std::fs;
@@ -11,27 +11,27 @@ use pgassay_text::own::LOAD_THREAD;
 
 use super::server;
 
-/// Beyond this number of processes nothing is read: with as many the scheduler has no choice left.
+/// With more processes nothing is read: the CPUs are full, and placement no longer varies.
 const MOST: usize = 64;
 
-/// The CPU on which each of the server's processes last ran, held against those of the load threads.
+/// Compares the CPU on which each of the server's processes last ran with those of the load threads.
 #[derive(Default)]
-pub struct Looks {
-    /// The load threads of this process; looked for at the first look of a window.
+pub struct SharedCpuSampler {
+    /// The load threads of this process, found at the first sample of a window.
     threads: Vec<String>,
-    /// The schedstat of each process at the look before: one that is the same did not run.
+    /// The schedstat of each process at the previous sample: a process whose schedstat is unchanged did not run.
     before: HashMap<u32, String>,
 }
 
-impl Looks {
-    /// A window begins: load threads are started anew for each.
+impl SharedCpuSampler {
+    /// Begins a window. Each window has new load threads.
     pub fn begin(&mut self) {
         *self = Self::default();
     }
 
-    /// What ran since the look before, and where. None at the first look, without load threads in this process, and
-    /// where the server has many processes. `except` are backends that observe.
-    pub fn look(&mut self, postmaster: u32, except: impl Fn(u32) -> bool) -> Option<SharedCpu> {
+    /// Counts the processes that ran since the previous sample, except those that observe. None at the first sample,
+    /// without load threads in this process, and where the server has more than [`MOST`] processes.
+    pub fn sample(&mut self, postmaster: u32, observes: impl Fn(u32) -> bool) -> Option<SharedCpu> {
         if self.threads.is_empty() {
             self.threads = load_threads();
         }
@@ -42,7 +42,7 @@ impl Looks {
         let load: Vec<u32> = self.threads.iter().filter_map(|t| last_cpu(t)).collect();
         let first = self.before.is_empty();
         let mut seen = SharedCpu::default();
-        for pid in processes.into_iter().filter(|pid| !except(*pid)) {
+        for pid in processes.into_iter().filter(|pid| !observes(*pid)) {
             let Ok(now) = fs::read_to_string(format!("/proc/{pid}/schedstat")) else {
                 continue;
             };
@@ -57,7 +57,7 @@ impl Looks {
     }
 }
 
-/// The directories of this process' load threads in /proc.
+/// The load threads of this process, as directories in /proc.
 fn load_threads() -> Vec<String> {
     let tasks = fs::read_dir("/proc/self/task").into_iter().flatten();
     let of_load = |task: &String| {

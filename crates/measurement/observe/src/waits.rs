@@ -18,7 +18,7 @@ use pgassay_text::own::{OBSERVER, TAG};
 use super::blockers::Looking;
 use super::cpu::{process_ns, thread_ns};
 use super::perf::online_cpus;
-use super::shared_cpu::Looks;
+use super::shared_cpu::SharedCpuSampler;
 use super::statements::{Example, Origin, Sightings};
 
 /// Sessions in a statement. The statement is read again whenever the search_path is another, so that
@@ -92,9 +92,8 @@ impl Shared {
 }
 
 impl WaitSampler {
-    /// Starts the thread. `beside` are backends that are ours and not to be counted; `postmaster` is the
-    /// server's first process where it runs on this machine, and `apart` says that sessions of other programs are none
-    /// of the load's.
+    /// Starts the thread. `beside` are backends of pgassay that are not counted; `postmaster` is set where the
+    /// server runs on this machine; with `apart`, sessions of other programs do not count as the load.
     pub fn start(
         conninfo: &Conninfo,
         rate_hz: f64,
@@ -193,7 +192,7 @@ fn work(
     let mut look_seconds = None;
     let mut looking = Looking::default();
     let mut loaded = false;
-    let mut cpus_looked = Looks::default();
+    let mut cpus_shared = SharedCpuSampler::default();
     loop {
         let window = {
             let mut state = shared.state();
@@ -214,7 +213,7 @@ fn work(
             session = open(shared, connector, beside, local);
         }
         let begun = thread_ns();
-        cpus_looked.begin();
+        cpus_shared.begin();
         let mut next = window + first;
         while sleep_until(shared, next, window) {
             let Some((open, question)) = &mut session else {
@@ -226,8 +225,9 @@ fn work(
             let period = Duration::from_secs_f64(1.0 / rate);
             let spent = || thread_ns() + backend(shared).and_then(process_ns).unwrap_or(0);
             let before = spent();
-            let ours = |pid: u32| Some(pid) == backend(shared) || beside.contains(&(pid as i32));
-            let shared_cpu = postmaster.and_then(|pid| cpus_looked.look(pid, ours));
+            let observes =
+                |pid: u32| Some(pid) == backend(shared) || beside.contains(&(pid as i32));
+            let shared_cpu = postmaster.and_then(|pid| cpus_shared.sample(pid, observes));
             let mut queues = false;
             match look(open, question, apart.then_some(&mut loaded)) {
                 Ok(look) => {

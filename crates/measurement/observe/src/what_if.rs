@@ -249,7 +249,7 @@ pub(super) fn time(executed: &mut Executed, found: &mut [Alternative]) {
     }
 }
 
-/// The plans, with their times, under what the server comes with of a setting of costs.
+/// Plans under the default value of each cost setting, with their times.
 pub(super) fn at_other_costs(
     executed: &mut Executed,
     not_observed: &mut Vec<String>,

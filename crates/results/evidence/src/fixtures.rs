@@ -57,19 +57,17 @@ fn waiting(clients: u32, share: f64) -> Observed {
     }
 }
 
-/// A sweep that follows the law with this sigma; `share` is the wait's at a client count.
-pub fn run(sigma: f64, share: fn(u32) -> f64) -> RecordedRun {
-    let mut run = RecordedRun::default();
+/// A load of one server at these client counts, in trials of a second.
+pub fn experiment(clients: &[u32], trials: u32) -> Experiment {
+    let points = clients.iter().map(|&clients| Point {
+        clients,
+        threads: 1,
+        variant: 0,
+    });
     let plan = Plan {
         workload: WorkloadPlan::default(),
-        points: COUNTS
-            .map(|clients| Point {
-                clients,
-                threads: 1,
-                variant: 0,
-            })
-            .to_vec(),
-        trials: 6,
+        points: points.collect(),
+        trials,
         warmup_ms: 0,
         window_ms: 1000,
         seed: 7,
@@ -80,7 +78,13 @@ pub fn run(sigma: f64, share: fn(u32) -> f64) -> RecordedRun {
         target: "temp".into(),
         ..Arm::default()
     };
-    run.header.experiment = Experiment::single(vec![arm], Stage::wire(StageId::Load, plan));
+    Experiment::single(vec![arm], Stage::wire(StageId::Load, plan))
+}
+
+/// A sweep that follows the law with this sigma; `share` is the wait's at a client count.
+pub fn run(sigma: f64, share: fn(u32) -> f64) -> RecordedRun {
+    let mut run = RecordedRun::default();
+    run.header.experiment = experiment(&COUNTS, 6);
     for (point, clients) in (0u32..).zip(COUNTS) {
         let n = f64::from(clients);
         let tps = 10_000.0 * n / (1.0 + sigma * (n - 1.0));

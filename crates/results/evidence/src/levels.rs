@@ -37,13 +37,52 @@ pub struct PointLevels {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Separation {
     /// What it is.
-    pub quantity: String,
-    /// Its unit; `share` for 0 to 1.
-    pub unit: String,
+    pub quantity: Quantity,
     /// The least and the most in trials of the lower level of throughput.
     pub lower: (f64, f64),
     /// The same of the higher level.
     pub higher: (f64, f64),
+}
+
+/// What is compared between the trials of two levels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Quantity {
+    /// A metric of each trial.
+    Metric(MetricId),
+    /// CPUs that other programs used.
+    OtherCpus,
+    /// The place of the trial in the schedule.
+    Order,
+}
+
+impl Quantity {
+    /// Its name.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Metric(metric) => metric.heading,
+            Self::OtherCpus => "CPUs that other programs used",
+            Self::Order => "place in the run",
+        }
+    }
+
+    /// Its unit; `share` for 0 to 1, empty for plain numbers.
+    fn unit(self) -> &'static str {
+        match self {
+            Self::Metric(metric) => metric.unit,
+            Self::OtherCpus | Self::Order => "",
+        }
+    }
+
+    /// Its value in a trial; none where that was not observed.
+    fn of(self, trial: &TrialView) -> Option<f64> {
+        match self {
+            Self::Metric(metric) => metric.in_view(trial),
+            Self::OtherCpus => trial.other_cpus(),
+            Self::Order => Some(f64::from(trial.record.slice.index)),
+        }
+    }
 }
 
 impl PointLevels {
@@ -73,17 +112,23 @@ impl PointLevels {
         each.collect::<Vec<_>>().join(" and ")
     }
 
-    /// What tells the levels apart, a sentence each.
+    /// What separates the levels, a clause each: `steal: 2 to 3 % in trials of the lower level, 0 % in those of the
+    /// higher`.
     pub fn separations(&self) -> impl Iterator<Item = String> {
-        let [lower, higher] = [0, self.levels.len() - 1].map(|i| self.levels[i].members.len());
-        self.separated_by.iter().map(move |by| {
+        self.separated_by.iter().map(|by| {
             format!(
-                "{}: {} in the {lower} trials of the lower level, {} in the {higher} of the higher",
-                by.quantity,
-                between(by.lower, &by.unit),
-                between(by.higher, &by.unit),
+                "{}: {} in trials of the lower level, {} in those of the higher",
+                by.quantity.name(),
+                between(by.lower, by.quantity.unit()),
+                between(by.higher, by.quantity.unit()),
             )
         })
+    }
+
+    /// Whether the levels differ by this metric.
+    pub fn are_separated_by(&self, metric: MetricId) -> bool {
+        let metric = Quantity::Metric(metric);
+        self.separated_by.iter().any(|by| by.quantity == metric)
     }
 }
 
@@ -101,26 +146,18 @@ fn between((least, most): (f64, f64), unit: &str) -> String {
     format!("{range} {unit}").trim_end().to_owned()
 }
 
-/// A quantity with its unit and its value in each trial.
-type Candidate = (String, &'static str, Vec<Option<f64>>);
+/// A quantity with its value in each trial.
+type Candidate = (Quantity, Vec<f64>);
 
-/// Everything recorded of each trial that can have caused its level.
+/// Everything observed in each trial that can have caused its level.
 fn candidates(trials: &[TrialView]) -> Vec<Candidate> {
-    let of_metric = |metric: &MetricId| {
-        let values = trials.iter().map(|trial| metric.in_view(trial)).collect();
-        (metric.heading.to_owned(), metric.unit, values)
-    };
-    let others = trials.iter().map(TrialView::other_cpus).collect();
-    let order = trials.iter().map(|t| Some(f64::from(t.record.slice.index)));
-    CAUSES
-        .iter()
-        .map(of_metric)
-        .chain([
-            ("CPUs that other programs used".to_owned(), "", others),
-            ("place in the run".to_owned(), "", order.collect()),
-        ])
-        .filter(|(_, _, values): &Candidate| values.iter().all(Option::is_some))
-        .collect()
+    let metrics = CAUSES.iter().map(|metric| Quantity::Metric(*metric));
+    let all = metrics.chain([Quantity::OtherCpus, Quantity::Order]);
+    all.filter_map(|quantity| {
+        let values: Option<Vec<f64>> = trials.iter().map(|trial| quantity.of(trial)).collect();
+        Some((quantity, values?))
+    })
+    .collect()
 }
 
 /// Those that separate two levels, unless so many candidates would do that by chance.
@@ -132,19 +169,18 @@ fn separations(candidates: &[Candidate], lower: &Level, higher: &Level) -> Vec<S
     if 2.0 / arrangements(n, k) * candidates.len() as f64 > BY_CHANCE {
         return Vec::new();
     }
-    let range = |values: &[Option<f64>], level: &Level| {
-        let here = level.members.iter().filter_map(|i| values[*i]);
+    let range = |values: &[f64], level: &Level| {
+        let here = level.members.iter().map(|i| values[*i]);
         here.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), v| {
             (least.min(v), most.max(v))
         })
     };
     candidates
         .iter()
-        .filter_map(|(quantity, unit, values)| {
+        .filter_map(|(quantity, values)| {
             let (low, high) = (range(values, lower), range(values, higher));
             (low.1 < high.0 || high.1 < low.0).then(|| Separation {
-                quantity: quantity.clone(),
-                unit: (*unit).to_owned(),
+                quantity: *quantity,
                 lower: low,
                 higher: high,
             })
@@ -176,14 +212,11 @@ mod tests {
             level(15_000.0, (0..12).collect()),
             level(47_000.0, (12..20).collect()),
         );
-        let of = |value: fn(usize) -> f64| (0..20).map(|i| Some(value(i))).collect::<Vec<_>>();
+        let of = |value: fn(usize) -> f64| (0..20).map(value).collect::<Vec<_>>();
+        let sharing = Quantity::Metric(metrics::SHARED_CPU);
         let candidates = [
-            (
-                "sharing".to_owned(),
-                "share",
-                of(|i| if i < 12 { 0.9 } else { 0.02 }),
-            ),
-            ("noise".to_owned(), "", of(|i| (i % 3) as f64)),
+            (sharing, of(|i| if i < 12 { 0.9 } else { 0.02 })),
+            (Quantity::OtherCpus, of(|i| (i % 3) as f64)),
         ];
         let found = separations(&candidates, &lower, &higher);
         assert_eq!(found.len(), 1);
@@ -191,10 +224,13 @@ mod tests {
             levels: vec![lower, higher],
             separated_by: found,
         };
-        let sentences: Vec<String> = point.separations().collect();
+        assert!(point.are_separated_by(metrics::SHARED_CPU));
+        let clauses: Vec<String> = point.separations().collect();
         assert_eq!(
-            sentences,
-            ["sharing: 90 % in the 12 trials of the lower level, 2 % in the 8 of the higher"]
+            clauses,
+            [
+                "CPU shared with the client: 90 % in trials of the lower level, 2 % in those of the higher"
+            ]
         );
         assert_eq!(point.in_words(), "47,000 (8 trials) and 15,000 (12 trials)");
     }
@@ -202,9 +238,9 @@ mod tests {
     #[test]
     fn few_trials_separate_by_chance() {
         let (lower, higher) = (level(10.0, vec![0, 1, 2]), level(90.0, vec![3, 4, 5]));
-        let values = (0..6).map(|i| Some(f64::from(i))).collect();
+        let values = (0..6).map(f64::from).collect();
         assert_eq!(
-            separations(&[("place".to_owned(), "", values)], &lower, &higher),
+            separations(&[(Quantity::Order, values)], &lower, &higher),
             []
         );
         assert_eq!(arrangements(20, 8), 125_970.0);

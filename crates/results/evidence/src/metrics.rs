@@ -74,13 +74,13 @@ pub const SERVER_CPU: MetricId = MetricId(&Metric {
     of: |t| t.per_transaction_us(t.server_cpus?),
 });
 
-/// Share of the server's running processes that were on a CPU of the load.
+/// Share of the server's processes that ran on a CPU of the load.
 pub const SHARED_CPU: MetricId = MetricId(&Metric {
     id: "shared-cpu",
-    heading: "on the load's CPUs",
+    heading: "CPU shared with the client",
     unit: "share",
     better: LowerIsBetter,
-    explanation: "Share of the server's processes, of those that ran, that last ran on the CPU of a load thread: a client and its session take turns there.",
+    explanation: "Share of the server's processes, of those that ran between two samples, that last ran on the CPU of a load thread.",
     values: Measured,
     of: |t| {
         let observed = t.record.observed.as_ref()?;

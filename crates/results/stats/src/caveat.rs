@@ -56,7 +56,7 @@ caveats! {
         "the results drift over the run: expect a different level next time";
     /// The trials lie at several levels.
     SeveralLevels, "several-levels",
-        "the trials lie at several levels, and hardly any at the value between them: it describes none of them";
+        "the trials lie at several levels: the value between them was not measured";
     /// Neighbouring trials are correlated.
     Autocorrelated, "autocorrelated",
         "neighbouring trials are correlated: the interval is narrower than it should be";

@@ -106,12 +106,9 @@ fn further_sentences(load: &StageAnalysis) -> Vec<String> {
             .estimate(metrics::P99)
             .map(|p99| format!("; p99 {}", duration(p99.estimate)));
         Some(format!(
-            "{} {} {} tps, {}{}{}.",
+            "{} {}{}.",
             load.plan.workload.name,
-            peaks_at(arm),
-            resolved(rate(peak), &peak.throughput_tps),
-            clients(peak),
-            interval(&peak.throughput_tps),
+            at_peak(arm, peak),
             within.unwrap_or_default(),
         ))
     });
@@ -156,21 +153,26 @@ fn peak_sentence(analysis: &Analysis, arm: &ArmAnalysis, did: &StageArm) -> Opti
         _ => format!("{}: ", arm.label),
     };
     let workload = &analysis.main().plan.workload.name;
-    if let Some(levels) = &peak.levels {
-        return Some(format!(
-            "{of}{workload} runs at {} levels: {} tps, {}.",
+    Some(format!("{of}{workload} {}.", at_peak(did, peak)))
+}
+
+/// Throughput at the peak, with its interval or its levels: `peaks at 41,000 tps, 8 clients (95 % CI 40,000–42,000)`.
+fn at_peak(did: &StageArm, peak: &PointAnalysis) -> String {
+    match &peak.levels {
+        Some(levels) => format!(
+            "runs at {} levels: {} tps, {}",
             levels.levels.len(),
             levels.in_words(),
             clients(peak)
-        ));
+        ),
+        None => format!(
+            "{} {} tps, {}{}",
+            peaks_at(did),
+            resolved(rate(peak), &peak.throughput_tps),
+            clients(peak),
+            interval(&peak.throughput_tps),
+        ),
     }
-    Some(format!(
-        "{of}{workload} {} {} tps, {}{}.",
-        peaks_at(did),
-        resolved(rate(peak), &peak.throughput_tps),
-        clients(peak),
-        interval(&peak.throughput_tps),
-    ))
 }
 
 /// How far throughput grows with the number of clients, where there are several.
@@ -183,7 +185,7 @@ fn growth_sentence(did: &StageArm) -> Option<String> {
             .iter()
             .find(|p| rate(peak) <= GROWTH * rate(p))
             .unwrap_or(peak);
-        // Between levels nothing was measured, so that there is no ratio either.
+        // Nothing was measured between levels, so there is no ratio.
         let between = [first, knee]
             .into_iter()
             .find(|point| point.levels.is_some());
@@ -310,8 +312,8 @@ mod tests {
         assert_eq!(told(&tps(82_000.0, 30_000.0)), ", then flat");
     }
 
-    /// A sweep whose points of one client do three times as much in every other trial, in which client and session
-    /// share a CPU.
+    /// A sweep with one point of two levels: in every other trial client and session share a CPU, and throughput is three
+    /// times as high.
     fn at_two_levels(point: u32) -> pgassay_model::record::RecordedRun {
         let mut run = pgassay_evidence::fixtures::run(0.05, |_| 0.0);
         let more = run.trials.clone();
@@ -345,9 +347,9 @@ mod tests {
             .unwrap();
         assert_eq!(
             warning.text,
-            "throughput lies at 2 levels: 30,060 (6 trials) and 9,980 (6 trials) transactions a second; the value \
-             between them describes none; on the load's CPUs: 2 % in the 6 trials of the lower level, 98 % in the 6 of \
-             the higher"
+            "throughput lies at 2 levels: 30,060 (6 trials) and 9,980 (6 trials) transactions a second; nothing was \
+             measured between them; CPU shared with the client: 2 % in trials of the lower level, 98 % in those of the \
+             higher"
         );
         assert!(
             analysis.headline.iter().any(|s| s

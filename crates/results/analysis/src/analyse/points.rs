@@ -11,7 +11,7 @@ use pgassay_model::workload::Dials;
 use super::failed::example;
 use super::machines;
 use crate::ceiling::Ceiling;
-use crate::levels::{PointLevels, Separation};
+use crate::levels::PointLevels;
 use crate::measured::{LatencyRange, PointAnalysis, TrialAnalysis};
 use crate::stats::Caveat;
 use crate::trial_view::{Server, TrialView, median_share, others_busy};
@@ -124,10 +124,10 @@ fn analyse_point(point: Point, trials: &[TrialView]) -> Option<PointAnalysis> {
     })
 }
 
-/// Says at which levels a point's trials lie, and what tells these apart.
+/// The warning of a point whose trials lie at several levels, with what separates them.
 fn several_levels(levels: &PointLevels) -> Warning {
     let mut text = format!(
-        "throughput lies at {} levels: {} transactions a second; the value between them describes none",
+        "throughput lies at {} levels: {} transactions a second; nothing was measured between them",
         levels.levels.len(),
         levels.in_words()
     );
@@ -135,14 +135,13 @@ fn several_levels(levels: &PointLevels) -> Warning {
         text.push_str("; ");
         text.push_str(&separation);
     }
-    let placement = |by: &Separation| by.quantity == metrics::SHARED_CPU.heading;
     let remedy = if levels.separated_by.is_empty() {
         "measure more trials (--trials), or give the load CPUs of its own (--pin)"
-    } else if levels.separated_by.iter().any(placement) {
+    } else if levels.are_separated_by(metrics::SHARED_CPU) {
         "measure each level by itself: --pin gives the load CPUs of its own, and taskset -c 0 pgassay … puts client and \
          server on one"
     } else {
-        "hold what differs between the levels, and measure each by itself"
+        "keep what differs between the levels constant, and measure each level by itself"
     };
     Warning::new(Caveat::SeveralLevels.id(), text).with_remedy(remedy)
 }
