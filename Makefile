@@ -1,7 +1,7 @@
 # `make help` lists the targets.
 
 CARGO := scripts/cargo.sh
-# The build script finds these: no source names them, and cargo fmt goes by sources.
+# cargo fmt does not find these: build.rs includes them, no `mod` line does.
 RULES := $(wildcard crates/results/rules/src/detect/*/*.rs)
 PROGRAM := target/release/pgassay
 PREFIX ?= /usr/local

@@ -13,7 +13,7 @@ const RULES: &str = "src/detect";
 /// Folders there that have no rules.
 const SHARED: &[&str] = &["common", "tests"];
 
-/// The functions by which a file recognises the entry of its name, and what they are by.
+/// Functions that register a file as the detector of the entry of its name, and the constructor for each.
 const KINDS: [(&str, &str); 3] = [
     ("audit", "facts"),
     ("in_samples", "samples"),

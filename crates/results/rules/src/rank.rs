@@ -106,7 +106,7 @@ pub fn weights(findings: &[Finding], workload: Option<&str>) -> Vec<f64> {
         findings.iter().position(|f| f.id == *cause)
     };
     for (at, symptom) in findings.iter().enumerate() {
-        if let Some(cause) = cause_of(symptom).filter(|c| findings[*c].says_no_figure()) {
+        if let Some(cause) = cause_of(symptom).filter(|c| findings[*c].lacks_own_gain()) {
             own[cause] = own[cause].max(own[at]);
         }
     }

@@ -19,7 +19,7 @@ struct Link {
     causes: Causes,
     symptoms: &'static [&'static str],
     holds: fn(&Evidence, cause: &Finding, symptom: &Finding) -> bool,
-    /// What is done then, in the place of what a symptom without a cause is told.
+    /// The remedy then, instead of the symptom's own.
     instead: Option<&'static str>,
 }
 
@@ -40,17 +40,17 @@ const LINKS: &[Link] = &[
         symptoms: &["page-faults", "wait-event"],
         holds: |evidence, cause, symptom| of_processes(symptom) && starts_workers(evidence, cause),
         instead: Some(
-            "mend that: the statement's plan has parallel workers, which start and end with each execution, and one that reads little \
-             does without them",
+            "fix that first: the plan launches parallel workers at every execution, and a statement that reads little does not \
+             need them",
         ),
     },
     Link {
         causes: Entries(&["jit-small-queries"]),
         symptoms: &["page-faults"],
-        // Memory that is shared is none of the compiler's.
+        // Faults in shared memory do not come from the compiler.
         holds: |_, _, symptom| symptom.subjects.suspect.is_some(),
         instead: Some(
-            "mend that: the compiler of expressions takes memory anew for each execution, and gives it back after it",
+            "fix that first: JIT compilation allocates memory at each execution and frees it afterwards",
         ),
     },
     Link {
@@ -58,8 +58,8 @@ const LINKS: &[Link] = &[
         symptoms: &["plan-node", "rows-misestimated"],
         holds: of_one_table,
         instead: Some(
-            "mend that first, then see what is left: rows and pages that nobody needs are gone through here, and another index or \
-             another order leads to them as well",
+            "fix that first, then look again: the scan passes over dead rows and empty pages, and another index or join order \
+             would read them as well",
         ),
     },
     Link {
@@ -229,7 +229,7 @@ pub fn link(evidence: &Evidence, findings: &mut [Finding]) {
                     && (gain(cause) >= LARGE_ENOUGH * gain(symptom)
                         || symptom.id == SATURATED
                             && names(cause, symptom)
-                            && cause.says_no_figure()
+                            && cause.lacks_own_gain()
                             && cause.severity >= Severity::High)
                     && (symptom.id != SATURATED
                         || (own_work || names(cause, symptom))
@@ -242,7 +242,7 @@ pub fn link(evidence: &Evidence, findings: &mut [Finding]) {
             })
         })
         .collect();
-    // One that is a symptom itself is nobody's cause: what it is of is.
+    // Where a cause is itself a symptom, its cause is named.
     let place = |id: &str| findings.iter().position(|f| f.id == id);
     let of = |symptom: usize| place(&found[symptom].as_ref()?.id);
     let roots: Vec<Option<usize>> = (0..found.len())
@@ -275,7 +275,7 @@ impl Finding {
 
     /// Whether it has no figure of its own, or one that is small since the CPUs are full: of the same full CPUs it may be
     /// the cause all the same.
-    pub(crate) fn says_no_figure(&self) -> bool {
+    pub(crate) fn lacks_own_gain(&self) -> bool {
         self.gain().is_none() || self.limited_by_cpus
     }
 

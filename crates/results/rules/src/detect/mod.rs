@@ -1,8 +1,7 @@
 //! Detectors: each looks for the signs of one entry of the catalogue.
 //!
-//! A folder for each subject, and in it a file for each rule or a few that share their evidence. `build.rs` finds them:
-//! a file is a module, and its `DETECTORS` name the entries that it recognises. What rules of several files share is in
-//! `common`.
+//! A folder for each subject. `build.rs` makes each file a module and registers it: by its name if it has `audit`,
+//! `in_samples` or `in_run`, else by its `DETECTORS`. Code that rules of several folders need is in `common`.
 
 mod common;
 pub(super) mod differs_from_reference;

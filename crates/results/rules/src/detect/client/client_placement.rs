@@ -24,9 +24,11 @@ pub fn in_run(evidence: &Evidence) -> Option<Observation> {
         let [fewer, more] = two else { return None };
         let (a, b) = (&fewer.throughput_tps, &more.throughput_tps);
         let clients = f64::from(more.point.clients) / f64::from(fewer.point.clients.max(1));
-        let told = a.n.min(b.n) > 1 && a.high > 0.0 && more.point.clients <= most;
+        let one_level = fewer.levels.is_none() && more.levels.is_none();
+        let comparable =
+            a.n.min(b.n) > 1 && a.high > 0.0 && more.point.clients <= most && one_level;
         let least = b.low / a.high / clients;
-        (told && least >= NOTABLE).then_some((fewer, more, clients, least))
+        (comparable && least >= NOTABLE).then_some((fewer, more, clients, least))
     });
     let (fewer, more, clients, _) = steps.max_by(|a, b| a.3.total_cmp(&b.3))?;
     let (a, b) = (&fewer.throughput_tps, &more.throughput_tps);

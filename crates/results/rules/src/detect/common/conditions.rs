@@ -1,7 +1,7 @@
 //! Conditions of a plan's nodes: what they compare, and whether an index could serve them.
 
 use pgassay_model::observed::plans::{Expr, IndexFacts, RelationFacts};
-use pgassay_plan::expr::unquoted;
+use pgassay_plan::expr::{bare_name, unquoted};
 
 /// The words of a statement's text: names, without what qualifies and quotes them.
 pub fn words(text: &str) -> impl Iterator<Item = &str> {
@@ -87,10 +87,10 @@ pub enum Compared {
     Expression(String),
 }
 
-/// An index of a relation by the name that plans give it, without its schema.
+/// An index of a relation by the name that plans give it: without schema and quotes.
 pub fn index_named<'f>(facts: &'f RelationFacts, name: &str) -> Option<&'f IndexFacts> {
     let mut indexes = facts.indexes.iter();
-    indexes.find(|index| index.name.rsplit('.').next() == Some(name))
+    indexes.find(|index| bare_name(&index.name) == name)
 }
 
 /// What stands left of the first `=` of a condition.

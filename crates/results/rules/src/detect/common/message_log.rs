@@ -73,11 +73,10 @@ pub fn with_settings(run: &RunEvidence, seen: Observation) -> Observation {
         })
 }
 
-/// What makes texts of trees of statements and plans: beside one another, not within.
+/// Functions that print parse trees and plans; none calls another.
 const PRINTS: &[&str] = &["format_node_dump", "outNode", "pretty_format_node_dump"];
 
-/// What auto_explain has the server do beside sending the message: to print a plan, and to count rows and time in each of
-/// its nodes.
+/// What auto_explain adds to sending the message: printing the plan, and counting rows and time of each node.
 const EXPLAINS: &[&str] = &[
     "ExplainPrintPlan",
     "ExplainPrintTriggers",

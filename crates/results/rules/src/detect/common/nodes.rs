@@ -610,12 +610,10 @@ fn step(busy: &Busy, plan: &Plan) -> String {
 
 /// A function in an interpreted language that a node calls.
 fn calls<'p>(node: &Node, plan: &'p Plan) -> Option<&'p str> {
+    let mut called: Vec<String> = node.conditions.values().flat_map(Expr::calls).collect();
+    called.extend(node.function.clone());
     let mut names = plan.functions.keys();
-    let name = names.find(|name| {
-        node.conditions.values().any(|of| of.calls().contains(name))
-            || node.function.as_ref() == Some(name)
-    });
-    name.map(String::as_str)
+    names.find(|name| called.contains(name)).map(String::as_str)
 }
 
 /// Whether a node is a part of a subquery that expressions call.

@@ -1,4 +1,4 @@
-//! Scans of tables: below what they do not matter, and what an index would leave of them.
+//! Scans of tables: when they matter, and what remains of one with an index.
 
 use crate::detect::common::hits::Left;
 use crate::evidence::RunEvidence;

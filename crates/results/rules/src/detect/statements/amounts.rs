@@ -16,7 +16,7 @@ use pgassay_model::observed::growth::Grown;
 use pgassay_model::observed::plans::{
     Clause, Expr, IndexFacts, Node, NodeType, Operation, Plan, RelationFacts,
 };
-use pgassay_plan::expr::unquoted;
+use pgassay_plan::expr::{bare_name, unquoted};
 use pgassay_text::quote::quote_ident;
 
 pub const DETECTORS: &[Detector] = &[
@@ -208,7 +208,7 @@ fn served_by<'f>(
         .collect();
     facts.indexes.iter().find(|index| {
         let serves = matches!(index.method.as_str(), "" | "btree" | "hash");
-        let other = index.name.rsplit('.').next() != used;
+        let other = used != Some(&*bare_name(&index.name));
         let first = index
             .first
             .as_ref()

@@ -13,7 +13,7 @@ pub const DETECTORS: &[Detector] = &[run("function-per-row", functions)];
 
 /// A function called for fewer rows is no burden.
 const FEW_CALLS: f64 = 100.0;
-/// Nodes that must have all rows of their input before they give one.
+/// Nodes that read ahead of what they return: a LIMIT above does not stop their input.
 const BLOCKING: &[NodeType] = &[
     NodeType::Aggregate,
     NodeType::Group,

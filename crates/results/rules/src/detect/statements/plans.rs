@@ -9,6 +9,7 @@ use crate::evidence::{Evidence, RunEvidence};
 use crate::finding::{Confidence, Observation, StepKind};
 use pgassay_evidence::observed::statements::StatementTime;
 use pgassay_model::observed::plans::{Expr, Node, NodeType, Plan, RelationFacts};
+use pgassay_plan::expr::unquoted;
 
 pub const DETECTORS: &[Detector] = &[
     run("sequential-scan", sequential_scans),
@@ -202,7 +203,7 @@ fn forbidden(
     let Some(Compared::Column(column)) = compared else {
         return Vec::new();
     };
-    let first = Some(column.trim_matches('"').to_owned());
+    let first = Some(unquoted(column));
     let mut indexes = facts.indexes.iter();
     if !indexes.any(|i| i.valid && !i.partial && i.first == first) {
         return Vec::new();
@@ -250,24 +251,32 @@ fn volatile_in<'p>(plan: &'p Plan, expression: &Expr) -> Option<(&'p str, &'p st
 fn each_way(table: &str, ways: &[&Expr], facts: &RelationFacts) -> Vec<(StepKind, String)> {
     let lacking = ways.iter().filter_map(|way| match compared(way, facts) {
         Some(Compared::Column(column)) => {
-            let name = Some(column.trim_matches('"').to_owned());
+            let name = Some(unquoted(&column));
             let mut indexes = facts.indexes.iter();
             let served = indexes.any(|i| i.valid && !i.partial && i.first == name);
-            (!served).then(|| format!("CREATE INDEX CONCURRENTLY ON {table} ({column});"))
+            let sql = format!("CREATE INDEX CONCURRENTLY ON {table} ({column});");
+            (!served).then_some((StepKind::Sql, sql))
         }
-        Some(Compared::Expression(expression)) => Some(format!(
-            "CREATE INDEX CONCURRENTLY ON {table} (({expression}));"
-        )),
+        Some(Compared::Expression(expression)) => Some(index_on(table, &expression)),
         _ => None,
     });
-    let lacking: Vec<String> = lacking.collect();
-    match lacking.as_slice() {
-        [] => vec![(
+    let lacking: Vec<(StepKind, String)> = lacking.collect();
+    if lacking.is_empty() {
+        let union = "write the alternatives as statements of their own, joined by UNION, so that each takes its index";
+        return vec![(StepKind::Advice, union.to_owned())];
+    }
+    lacking
+}
+
+/// An index on an expression. Plans are recorded without literals: where the expression has one, the statement is advice.
+fn index_on(table: &str, expression: &str) -> (StepKind, String) {
+    let sql = format!("CREATE INDEX CONCURRENTLY ON {table} (({expression}));");
+    match expression.contains('$') {
+        false => (StepKind::Sql, sql),
+        true => (
             StepKind::Advice,
-            "write the alternatives as statements of their own, joined by UNION, so that each takes its index"
-                .to_owned(),
-        )],
-        some => vec![(StepKind::Sql, some.join(" "))],
+            format!("{sql}   -- with the statement's own constant in place of each parameter"),
+        ),
     }
 }
 
@@ -292,7 +301,7 @@ pub fn remedy(
     facts: &RelationFacts,
 ) -> (StepKind, String) {
     let of = |column: &str| {
-        let name = column.trim_matches('"').to_owned();
+        let name = unquoted(column);
         let mut indexes = facts.indexes.iter();
         indexes.find(move |index| index.first.as_deref() == Some(&name))
     };
@@ -349,10 +358,7 @@ pub fn remedy(
                  row ({filter}), so that an index on it can't be used"
             ),
         ),
-        Some(Compared::Expression(expression)) => (
-            StepKind::Sql,
-            format!("CREATE INDEX CONCURRENTLY ON {table} (({expression}));"),
-        ),
+        Some(Compared::Expression(expression)) => index_on(table, expression),
         None => (
             advice,
             format!("create an index on {table} that serves the condition {filter}"),

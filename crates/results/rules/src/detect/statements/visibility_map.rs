@@ -1,6 +1,6 @@
 //! Indexes that hold all that a statement asks for, and do not do alone, since the table's visibility map is empty.
 
-use crate::detect::common::conditions::words;
+use crate::detect::common::conditions::{index_named, words};
 use crate::detect::common::shapes::{At, Shown, advice, shape};
 use crate::detect::{Detector, run};
 use crate::finding::{Confidence, StepKind};
@@ -43,10 +43,7 @@ fn unmapped(at: &At) -> Option<Shown> {
     let work = node.work.filter(|_| scans.contains(&node.kind))?;
     let below = node.all().into_iter().find_map(|(_, n)| n.index.as_deref());
     let name = node.index.as_deref().or(below)?;
-    let of = |index: &&IndexFacts| {
-        index.name.rsplit('.').next().map(|n| n.trim_matches('"')) == Some(name)
-    };
-    let index = facts.indexes.iter().find(of)?;
+    let index = index_named(facts, name)?;
     let grown = at.run.table(table)?;
     let (pages, mapped) = (grown.stands("relpages")?, grown.stands("relallvisible")?);
     let changed = grown.by("n_tup_upd") + grown.by("n_tup_del");

@@ -91,40 +91,17 @@ fn mebibytes(bytes: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use pgassay_model::plan::{Arm, Experiment, Plan, Stage};
-    use pgassay_model::point::Point;
     use pgassay_model::record::RecordedRun;
-    use pgassay_model::stage::StageId;
     use pgassay_model::storage::{Directory, Holds, Storage};
     use pgassay_model::trial::Trial;
-    use pgassay_model::workload::WorkloadPlan;
 
     use pgassay_analysis::analyse;
     use pgassay_analysis::bottlenecks::{Basis, Confidence, Finding};
-    use pgassay_evidence::fixtures::latency;
-    use pgassay_evidence::fixtures::{server, trial};
+    use pgassay_evidence::fixtures::{experiment, latency, server, trial};
 
     fn made(max_wal_size: &str, trials: Vec<Trial>) -> RecordedRun {
         let mut run = RecordedRun::default();
-        let plan = Plan {
-            workload: WorkloadPlan::default(),
-            points: vec![Point {
-                clients: 8,
-                threads: 1,
-                variant: 0,
-            }],
-            trials: trials.len() as u32,
-            warmup_ms: 0,
-            window_ms: 1000,
-            seed: 7,
-            disturbed_above: None,
-        };
-        let arm = Arm {
-            label: "A".into(),
-            target: "temp".into(),
-            ..Arm::default()
-        };
-        run.header.experiment = Experiment::single(vec![arm], Stage::wire(StageId::Load, plan));
+        run.header.experiment = experiment(&[8], trials.len() as u32);
         run.trials = trials;
         for trial in &mut run.trials {
             trial.latency = latency();
