@@ -5,7 +5,7 @@
 use pgassay_analysis::bottlenecks::{Step, StepKind};
 
 use super::document::{
-    Block, Cell, Document, Fact, FindingBlock, Forest, Note, Section, Table, Tile, Value,
+    Block, Cell, Document, Fact, FindingBlock, Forest, Note, Question, Section, Table, Tile, Value,
 };
 use super::plain::markdown as escape;
 use super::{forest, number, plain};
@@ -27,6 +27,10 @@ pub fn render(document: &Document) -> String {
         if let Block::Forest(forest) = block {
             push_forest(&mut out, forest);
         }
+    }
+    if !document.limit.is_empty() {
+        let question = Question::Limit.title();
+        out.push_str(&format!("**{question}** {}\n\n", escape(&document.limit)));
     }
     push_first_steps(&mut out, document);
     for sentence in &document.headline {
@@ -60,7 +64,7 @@ fn push_first_steps(out: &mut String, document: &Document) {
         out.push('\n');
     }
     out.push('\n');
-    if let Some(more) = document.below_steps() {
+    if let Some(more) = document.below_steps("below") {
         out.push_str(&format!("{more}\n\n"));
     }
 }

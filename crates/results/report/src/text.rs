@@ -5,6 +5,8 @@
 //! named), and where not even the indispensable ones fit, rows are stacked.
 //! Sections of [`Depth::Evidence`] are left out; they are in the other formats.
 
+use std::collections::BTreeSet;
+
 use comfy_table::{
     CellAlignment, ColumnConstraint, ContentArrangement, Row, Table as Grid, presets,
 };
@@ -39,8 +41,9 @@ pub fn render(document: &Document, style: &TextStyle) -> String {
     let mut page = Page::new(style);
     page.paragraph(&document.title, Tone::Strong);
     let answered = !document.chapters.is_empty();
-    if !answered {
-        page.head(document);
+    match answered {
+        true => page.caveats(document),
+        false => page.head(document),
     }
     let shown = document.sections.iter();
     for section in shown.filter(|s| s.depth != Depth::Evidence) {
@@ -65,10 +68,10 @@ pub fn render(document: &Document, style: &TextStyle) -> String {
     page.out
 }
 
-/// The answer of a run alone: how fast, what limits it, what to do, how certain; at most 20 lines of
-/// 80 columns.
+/// The answer of a run alone: how fast, what limits it, what to do, how certain; about 20 lines at 80 columns.
 pub fn answer(document: &Document, style: &TextStyle) -> String {
     let mut page = Page::new(style);
+    page.paragraph(&document.title, Tone::Strong);
     page.answer(document);
     page.out
 }
@@ -103,6 +106,14 @@ impl Page {
         }
     }
 
+    /// What must be known before any figure is read, and the pictures that a terminal has.
+    fn caveats(&mut self, document: &Document) {
+        for alarm in &document.alarms {
+            self.paragraph(alarm, Tone::Alarm);
+        }
+        document.glance.iter().for_each(|block| self.block(block));
+    }
+
     /// What stands before the sections.
     fn head(&mut self, document: &Document) {
         for badge in &document.badges {
@@ -118,10 +129,9 @@ impl Page {
         }
         document.glance.iter().for_each(|block| self.block(block));
         let before = !(document.tiles.is_empty() && document.glance.is_empty());
-        if before && !(document.first_steps.is_empty() && document.headline.is_empty()) {
+        if before && !document.headline.is_empty() {
             self.blank();
         }
-        self.first_steps(document);
         for sentence in &document.headline {
             self.paragraph(sentence, Tone::Normal);
         }
@@ -129,7 +139,6 @@ impl Page {
 
     /// The questions of a run, each with its answer.
     fn answer(&mut self, document: &Document) {
-        self.paragraph(&document.title, Tone::Strong);
         for alarm in &document.alarms {
             self.paragraph(alarm, Tone::Alarm);
         }
@@ -157,17 +166,11 @@ impl Page {
         if let Some(step) = first.and_then(|block| block.finding.remedy.first()) {
             self.step(step);
         }
-        self.answers(
-            "",
-            steps.chain((!document.of_steps.is_empty()).then(|| document.of_steps.clone())),
-        );
+        self.answers("", steps.chain(document.below_steps("in the report")));
         let badges = document.badges.iter().map(Badge::line);
-        let mut warnings: Vec<&str> = document
-            .notes
-            .iter()
-            .map(|n| n.warning.id.as_str())
-            .collect();
-        warnings.dedup();
+        let mut said = BTreeSet::new();
+        let warnings = document.notes.iter().map(|note| note.warning.id.as_str());
+        let warnings: Vec<&str> = warnings.filter(|id| said.insert(*id)).collect();
         let warned = (!warnings.is_empty()).then(|| format!("warnings: {}", warnings.join(", ")));
         let of_run = document.run_notes().into_iter().take(MOST_NOTES);
         let of_run = of_run.map(|(_, note)| note.warning.sentence());
@@ -242,32 +245,6 @@ impl Page {
             Rating::Bad => Tone::Alarm,
         };
         self.paragraph(&badge.line(), tone);
-    }
-
-    fn first_steps(&mut self, document: &Document) {
-        if document.first_steps.is_empty() {
-            return;
-        }
-        self.paragraph("Do these first", Tone::Strong);
-        let width = self.style.width.min(READABLE);
-        for (i, block) in document.first_steps.iter().enumerate() {
-            let what = format!("{} ({})", block.finding.title, block.in_brief());
-            for line in wrapped(vec![vec![format!("{}.", i + 1), self.leaf(&what)]], width) {
-                self.line(&line, Tone::Normal);
-            }
-            if let Some(step) = block.finding.remedy.first() {
-                self.step(step);
-            }
-            if let Some(command) = &block.measure {
-                self.command("measure it: ", command);
-            }
-        }
-        if let Some(more) = document.below_steps() {
-            self.paragraph(&more, Tone::Quiet);
-        }
-        if !document.headline.is_empty() {
-            self.blank();
-        }
     }
 
     fn step(&mut self, step: &Step) {
@@ -407,7 +384,7 @@ impl Page {
             return self.prose(table);
         }
         let highest = table.columns.iter().map(|c| c.rank).max().unwrap_or(0);
-        let percents = (0..=highest).rev().map(|rank| (Form::Percent, rank));
+        let percents = (0..=highest).rev().map(|rank| (Form::Short, rank));
         let layouts = std::iter::once((Form::Range, highest)).chain(percents);
         let fitting = layouts
             .map(|(form, rank)| (rank, self.grid(table, form, rank)))
@@ -447,7 +424,7 @@ impl Page {
     fn prose(&mut self, table: &Table) {
         const LEAST: usize = 16;
         let width = self.style.width;
-        let mut grid = self.grid(table, Form::Percent, u8::MAX);
+        let mut grid = self.grid(table, Form::Short, u8::MAX);
         let natural = grid.column_max_content_widths();
         let room: usize = (table.columns.iter().zip(&natural))
             .map(|(column, width)| match column.wraps {
@@ -525,7 +502,7 @@ impl Page {
                 match (shown.interval, form) {
                     (None, _) => shown.value,
                     (Some(i), Form::Range) => format!("{} ({})", shown.value, i.ends),
-                    (Some(i), Form::Percent) => format!("{} {}", shown.value, i.short),
+                    (Some(i), Form::Short) => format!("{} {}", shown.value, i.short),
                 }
             }
         };
@@ -542,10 +519,7 @@ impl Page {
                     "" => column.head.clone(),
                     unit => format!("{}, {unit}", column.head),
                 };
-                lines.push(vec![
-                    self.leaf(&name),
-                    self.cell(cell, Form::Percent, whole),
-                ]);
+                lines.push(vec![self.leaf(&name), self.cell(cell, Form::Short, whole)]);
             }
             let marks = marks(row);
             if !marks.is_empty() {
@@ -585,8 +559,8 @@ impl Page {
 enum Form {
     /// Both ends.
     Range,
-    /// The larger distance as a percentage.
-    Percent,
+    /// The larger distance as a percentage, or both ends beyond a half.
+    Short,
 }
 
 /// Numbers of the notes that a row's cells point to.

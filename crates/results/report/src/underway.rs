@@ -192,7 +192,7 @@ fn alarm(run: &SoFar) -> Option<String> {
         let mut letters = said.chars();
         let first = letters.next().map(|c| c.to_uppercase().to_string());
         format!(
-            "{}{}. Figures hold for a machine that shares its CPUs: stop it, or measure again when it is done.",
+            "{}{}. Meanwhile the figures are those of a machine with fewer free CPUs: stop it, or measure again when it has ended.",
             first.unwrap_or_default(),
             letters.as_str()
         )

@@ -64,12 +64,12 @@ impl Document {
         })
     }
 
-    /// What qualifies the first steps, and that there are findings beyond them where there are.
-    pub fn below_steps(&self) -> Option<String> {
+    /// What qualifies the first steps, and how many further findings there are, `place` saying where: `below`.
+    pub fn below_steps(&self, place: &str) -> Option<String> {
         let more = match self.further_findings {
             0 => String::new(),
-            1 => "One more finding is below.".to_owned(),
-            n => format!("{n} more findings are below."),
+            1 => format!("One more finding is {place}."),
+            n => format!("{n} more findings are {place}."),
         };
         let said = format!("{} {more}", self.of_steps);
         let said = said.trim();
@@ -111,7 +111,7 @@ pub enum Question {
     Remedy,
     /// How certain?
     Certainty,
-    /// What are this machine and build?
+    /// What machine and build is this?
     Subject,
 }
 
@@ -123,7 +123,7 @@ impl Question {
             Self::Limit => "What limits it?",
             Self::Remedy => "What to do?",
             Self::Certainty => "How certain?",
-            Self::Subject => "What are this machine and build?",
+            Self::Subject => "What machine and build is this?",
         }
     }
 

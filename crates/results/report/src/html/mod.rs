@@ -266,7 +266,7 @@ fn first_steps(document: &Document) -> Markup {
                         }
                     }
                 }
-                @if let Some(more) = document.below_steps() { p.remark { (more) } }
+                @if let Some(more) = document.below_steps("below") { p.remark { (more) } }
             }
         }
     }

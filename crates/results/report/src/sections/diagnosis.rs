@@ -112,8 +112,8 @@ pub fn in_short(finding: &Finding) -> String {
     }
 }
 
-/// The diagnosis of a run, as a part of its report; those of further loads follow. What is worth a
-/// finding of its own is among the findings.
+/// The diagnosis of a run, load by load, without the findings that the section of findings shows; none where nothing is
+/// left.
 pub fn section(analysis: &Analysis, _notes: &mut Notes) -> Option<Section> {
     let loads = std::iter::once(analysis.main()).chain(analysis.further_loads());
     let diagnosed: Vec<_> = loads
@@ -137,7 +137,7 @@ pub fn section(analysis: &Analysis, _notes: &mut Notes) -> Option<Section> {
     section
         .blocks
         .extend(parts.flat_map(|further| further.blocks));
-    Some(section)
+    (!section.blocks.is_empty()).then_some(section)
 }
 
 /// What is said where nothing of weight was found: how much of the time that leaves unexplained.

@@ -63,7 +63,7 @@ fn of_point(
     let mut seen = seen.filter(|seen| seen.clients == clients && seen.load.is_none());
     let observed = seen.next();
     let id = of(load, arm, clients);
-    let mut blocks: Vec<Block> = distribution(point, &id).into_iter().collect();
+    let mut blocks: Vec<Block> = in_order(point, &id).into_iter().collect();
     blocks.extend(observed.and_then(waits).map(Block::Table));
     blocks.extend(observed.and_then(classes).map(Block::Table));
     let profile = observed.filter(|seen| seen.stacks.is_some());
@@ -88,7 +88,7 @@ fn of_point(
 
 /// Its trials by throughput, in the order in which they ran: whether they lie at one level or at two,
 /// and whether they drift.
-fn distribution(point: &PointAnalysis, id: &str) -> Option<Block> {
+fn in_order(point: &PointAnalysis, id: &str) -> Option<Block> {
     if point.trials.len() < 2 {
         return None;
     }
@@ -116,13 +116,13 @@ fn distribution(point: &PointAnalysis, id: &str) -> Option<Block> {
     let shown = number::shown(estimate).value;
     Some(Block::Charts(vec![Chart {
         id: format!("trials-{id}"),
-        title: "Distribution of its trials".to_owned(),
+        title: "Trials in the order they ran".to_owned(),
         alternative: format!(
             "Throughput of {} trials around {shown} tps.",
             point.trials.len()
         ),
         caption: format!(
-            "A mark is a trial, which are listed under Every trial.{}",
+            "Each mark is one trial; Every trial lists their figures.{}",
             thinned(point.trials.len(), MOST_DOTS)
         ),
         x: Axis {

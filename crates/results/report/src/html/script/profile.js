@@ -115,16 +115,6 @@ const takeIn = (profiles, text, name) => {
 /** @param {Shown} shown */
 const samplesOf = (shown) => shown.own.reduce((sum, weight) => sum + weight, 0);
 
-/** Weights of nodes with those that they called.
- * @param {Profiles} profiles
- * @param {Shown} shown
- */
-const totals = ({ parents }, { own }) => {
-  const all = own.slice();
-  for (let node = all.length - 1; node >= 0; node--) if (parents[node] >= 0) all[parents[node]] += all[node];
-  return all;
-};
-
 /** A function's figures, as shares of all samples: own, with what it called; and by name of the function, how much came from each caller and went to each callee. A sample counts once, however often a function calls itself.
  * @param {Profiles} profiles
  * @param {Shown} shown
