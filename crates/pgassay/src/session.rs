@@ -44,8 +44,8 @@ pub fn came_by_ssh() -> bool {
     Session::of_this().is_some_and(|session| session.place.starts_with("ssh://"))
 }
 
-/// How a run that was broken off is gone on with: by this, or where it is kept by another machine, which executes
-/// nothing that was recorded here, by its command.
+/// How to continue an interrupted run: `by`, or, for a run kept by another machine (which executes nothing recorded
+/// here), by typing the command again.
 pub fn to_go_on(by: String) -> String {
     match Session::of_this() {
         Some(_) => "type the command again: it measures anew".to_owned(),

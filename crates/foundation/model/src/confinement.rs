@@ -1,4 +1,4 @@
-//! What a launched server is given of the machine beside its settings.
+//! What a launched server gets besides its settings: environment, CPUs, a wrapping command.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ pub struct ConfinementPlan {
 
 impl ConfinementPlan {
     /// Whether nothing was asked for.
-    pub fn is_none(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
@@ -29,18 +29,20 @@ impl ConfinementPlan {
         (!cpus.is_empty()).then(|| cpus.join(","))
     }
 
-    /// Flags with their values that ask for it: those of `run`, or with `side` (`-a`) those of one target of `compare`.
+    /// Flags with their values that ask for it: with `side` (`-a`) those of one target of `compare`; without, those of `run`,
+    /// which has no flag for CPUs.
     pub fn flags(&self, side: &str) -> Vec<(String, String)> {
         let variables = self.launch_environment.iter();
         let variables = variables.map(|variable| ("--env", variable.clone()));
-        let cpus = self.cpu_list().map(|list| ("--cpus", list));
+        let cpus = self.cpu_list().filter(|_| !side.is_empty());
+        let cpus = cpus.map(|list| ("--cpus", list));
         let wrap = Some(("--wrap", self.wrap.clone())).filter(|(_, wrap)| !wrap.is_empty());
         let all = variables.chain(cpus).chain(wrap);
         all.map(|(flag, value)| (format!("{flag}{side}"), value))
             .collect()
     }
 
-    /// What of it is executed, by what it is: variables, and the command.
+    /// What would be executed, each with its kind: `variable` or `command`.
     pub fn executed(&self) -> Vec<(&'static str, String)> {
         let variables = self.launch_environment.iter();
         let variables = variables.map(|variable| ("variable", variable.clone()));

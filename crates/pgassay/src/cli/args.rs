@@ -50,7 +50,8 @@ pub struct GlobalArgs {
     /// Say nothing but errors and warnings on standard error
     #[arg(long, short, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// Show progress even when output is not a terminal, in more detail
+    /// Show progress even when output is not a terminal, in more detail; assay and run print the whole report, not only
+    /// its answer
     #[arg(long, short, global = true)]
     pub verbose: bool,
     /// Directory of recorded runs [default: $PGASSAY_RUNS, or the XDG state directory]
@@ -243,7 +244,7 @@ pub struct RunArgs {
     /// The trials.
     #[command(flatten)]
     pub measure: MeasureArgs,
-    /// What is varied beside clients.
+    /// Axes other than clients.
     #[command(flatten)]
     pub axes: AxesArgs,
     /// Where the bytes come from.

@@ -26,6 +26,8 @@ Examples:
   pgassay bisect --resume last
 
 Exit codes: 0 no difference, or B is better; 1 B is worse; 5 not found out; 4 interrupted; 3 a server can't be had")]
+#[command(mut_args = super::sides::of_two)]
+#[command(mut_arg("clients", |arg| arg.value_name("N").help("Clients [default: twice the CPUs]")))]
 pub struct BisectArgs {
     /// A and B, each a postgresql.conf file, a file of pgassay collect, a running server whose settings are
     /// read (it is not loaded), what is launched (temp:17, build:NAME, an installation), or `default`. With --good and --bad: the git repository [default: .]. With patches: the

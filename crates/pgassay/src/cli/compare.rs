@@ -71,7 +71,7 @@ pub struct CompareArgs {
     /// cross-compilers' C library]
     #[arg(long, value_name = "DIR", requires = "host")]
     pub sysroot: Option<PathBuf>,
-    /// What is varied beside clients.
+    /// Axes other than clients.
     #[command(flatten)]
     pub axes: AxesArgs,
     /// What the verdict, the exit code, --delta and the number of pairs are about [default:

@@ -49,7 +49,7 @@ pub struct GivenArgs {
     /// A setting for every launched server (repeatable)
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub settings: Vec<String>,
-    /// A setting for A (repeatable); `--set-b`, `--set-c` likewise
+    /// A setting for A (repeatable); `--set-b` likewise
     #[arg(long = "set-a", value_name = "NAME=VALUE")]
     pub set_a: Vec<String>,
     /// A setting for B
@@ -61,7 +61,7 @@ pub struct GivenArgs {
     /// A variable for the environment of every launched server, such as LD_PRELOAD (repeatable)
     #[arg(long = "env", value_name = "NAME=VALUE")]
     env: Vec<String>,
-    /// A variable for A's environment (repeatable); `--env-b`, `--env-c` likewise
+    /// A variable for A's environment (repeatable); `--env-b` likewise
     #[arg(long = "env-a", value_name = "NAME=VALUE")]
     env_a: Vec<String>,
     /// A variable for B's environment
@@ -73,7 +73,7 @@ pub struct GivenArgs {
     /// Keep every launched server on these CPUs: 0,4-7
     #[arg(long, value_name = "CPUS", value_parser = cpus)]
     cpus_all: Option<Cpus>,
-    /// Keep A on these CPUs; `--cpus-b`, `--cpus-c` likewise
+    /// Keep A on these CPUs; `--cpus-b` likewise
     #[arg(long = "cpus-a", value_name = "CPUS", value_parser = cpus)]
     cpus_a: Option<Cpus>,
     /// Keep B on these CPUs
@@ -85,7 +85,7 @@ pub struct GivenArgs {
     /// Start every launched server through this command, such as 'numactl --interleave=all'
     #[arg(long = "wrap", value_name = "COMMAND")]
     wrap: Option<String>,
-    /// Start A through this command; `--wrap-b`, `--wrap-c` likewise
+    /// Start A through this command; `--wrap-b` likewise
     #[arg(long = "wrap-a", value_name = "COMMAND")]
     wrap_a: Option<String>,
     /// Start B through this command
@@ -148,13 +148,15 @@ impl GivenArgs {
     /// # Errors
     /// Naming them.
     pub fn refuse_beyond(&self, targets: usize) -> Result<(), Failure> {
-        let third = self.cpus_c.is_some() || !self.env_c.is_empty() || self.wrap_c.is_some();
-        match (third, self.set_c.is_empty()) {
-            (true, _) if targets < 3 => Err(Failure::usage(
-                "--env-c, --cpus-c and --wrap-c: there is no third target",
+        let third = !self.set_c.is_empty()
+            || self.cpus_c.is_some()
+            || !self.env_c.is_empty()
+            || self.wrap_c.is_some();
+        match third && targets < 3 {
+            true => Err(Failure::usage(
+                "--set-c, --env-c, --cpus-c and --wrap-c: there is no third target",
             )),
-            (_, false) if targets < 3 => Err(Failure::usage("--set-c: there is no third target")),
-            _ => Ok(()),
+            false => Ok(()),
         }
     }
 
@@ -164,7 +166,7 @@ impl GivenArgs {
 
     /// Whether an environment, CPUs or a command was typed.
     pub fn is_typed(&self) -> bool {
-        self.any(|plan| !plan.is_none())
+        self.any(|plan| !plan.is_empty())
     }
 
     /// Whether any arm's CPUs were typed.

@@ -21,7 +21,9 @@ Examples:
 
 A check fails if HEAD is shown to be worse, and by more than its threshold; it passes if HEAD is shown not to be
 worse by more than that.
+In the flags, A is BASE and B is HEAD.
 Exit codes: 0 all passed; 1 one failed; 5 one unclear; 6 not comparable; 4 measured in part")]
+#[command(mut_args = super::sides::of_two)]
 pub struct GuardArgs {
     /// What HEAD is held against: build:NAME, temp:17, an installation, a running server (with --load); with
     /// --source a commit, tag or branch

@@ -60,7 +60,7 @@ pub struct MeasureArgs {
     /// Wait at most so long until the machine is quiet before measuring
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub wait_quiet: Option<f64>,
-    /// What is looked at beside the load.
+    /// What is observed during the load.
     #[command(flatten)]
     pub observe: ObserveArgs,
     /// Seed of the order of trials and of the clients' random numbers [default: drawn and recorded]

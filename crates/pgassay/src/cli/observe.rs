@@ -1,4 +1,4 @@
-//! `--observe`: what is looked at beside the load.
+//! What is observed during the load.
 
 use clap::{Args as ClapArgs, ValueEnum};
 

@@ -37,8 +37,7 @@ use crate::cli::args::{GlobalArgs, RunArgs};
 use crate::cli::from::Ways;
 use crate::cli::measure::{self, Concurrency};
 use crate::cli::target::TargetArgs;
-use crate::exit::Exit;
-use crate::exit::explain;
+use crate::exit::{Exit, explain};
 use crate::terminal::Terminal;
 
 /// Connections beside the load: two control sessions and a few to spare.

@@ -78,8 +78,8 @@ pub fn dump(
     }
 }
 
-/// The dump of which the servers of a comparison get copies, where one was asked for; `recorded` is the database of
-/// which those of one that is resumed held copies.
+/// The dump for the servers' copies, if one was requested; `recorded` is the database that the servers of a resumed
+/// measurement held.
 ///
 /// # Errors
 /// Where it can't be made, or a resumed comparison needs it and it is not named.

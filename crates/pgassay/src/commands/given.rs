@@ -224,17 +224,19 @@ pub fn asked(axes: &AxesArgs, scale: Option<&ScaleList>) -> Vec<Vec<AxisValue>> 
     each.filter(|values| !values.is_empty()).collect()
 }
 
-/// Refuses a server that runs already: axes are given to those that pgassay launches.
+/// Refuses a running server: its CPUs and settings can't be varied.
 ///
 /// # Errors
 /// Where it is one.
 pub fn refuse_running(spec: &TargetSpec) -> Result<(), Failure> {
     match spec.is_launched() {
         true => Ok(()),
-        false => Err(Failure::usage(
-            "what is varied beside clients is given to servers that pgassay launches",
-        )
-        .with_remedy("name temp, temp:17, an installation or build:NAME, or vary clients alone")),
+        false => Err(
+            Failure::usage("axes other than clients need servers that pgassay launches")
+                .with_remedy(
+                    "name temp, temp:17, an installation or build:NAME, or vary clients alone",
+                ),
+        ),
     }
 }
 

@@ -31,8 +31,7 @@ use crate::cli::args::{GlobalArgs, RunArgs};
 use crate::cli::measure::Concurrency;
 use crate::cli::observe::ObserveArgs;
 use crate::cli::target::TargetArgs;
-use crate::exit::Exit;
-use crate::exit::explain;
+use crate::exit::{Exit, explain};
 use crate::terminal::Terminal;
 
 /// Seconds for all calls together where nothing was asked for.
@@ -183,7 +182,6 @@ pub fn run(
         subject,
         terminal,
         |analysis| !analysis.primitives.is_empty(),
-        |_, _, _| Ok(()),
     )
 }
 

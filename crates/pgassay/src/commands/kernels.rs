@@ -3,12 +3,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use pgassay_analysis::analyse;
 use pgassay_analysis::number;
 use pgassay_engine::count::kernels as counted;
 use pgassay_engine::drivers::kernels::{self, Kernels};
 use pgassay_engine::rundir;
-use pgassay_engine::runner::Ended;
 use pgassay_kernels::{Form, placement};
 use pgassay_model::Failure;
 use pgassay_model::kernel_counts::KernelCounts;
@@ -21,15 +19,14 @@ use pgassay_sys::private;
 use pgassay_sys::stop::Stop;
 
 use super::again::Again;
+use super::ending::end;
 use super::progress::{Progress, minutes};
 use super::quiet;
 use super::record;
 use super::recorder::Recorder;
-use super::show::conclude;
 use crate::cli::args::{GlobalArgs, RunArgs};
 use crate::cli::measure::Concurrency;
-use crate::exit::Exit;
-use crate::exit::explain;
+use crate::exit::{Exit, explain};
 use crate::terminal::Terminal;
 
 /// Seconds for all trials together if nothing was asked for.
@@ -124,22 +121,9 @@ pub fn run(
     let mut progress = Progress::new(terminal, 100);
     let ended = Recorder::new(&mut writer).run(stage, 1, &mut driver, &mut progress, stop);
     drop(progress);
-    writer.finish(&record::end_of(&ended, started))?;
-    let dir = writer.dir().to_owned();
-    // The lock is given up first, so that the run does not count as running.
-    drop(writer);
-    let analysis = analyse(&rundir::read(&dir)?);
-    if analysis.primitives.is_empty() && analysis.kernel_counts.is_none() {
-        return Err(match ended {
-            Ok(_) => Failure::interrupted().into(),
-            Err(error) => error,
-        });
-    }
-    conclude(&analysis, (args.json, args.page.open), &dir, terminal)?;
-    match ended? {
-        Ended::Complete => Ok(Exit::Done),
-        _ => Ok(Exit::Partial),
-    }
+    end(args, (started, ended), writer, (), terminal, |analysis| {
+        !analysis.primitives.is_empty() || analysis.kernel_counts.is_some()
+    })
 }
 
 fn stage(args: &RunArgs, cpus: Option<u32>) -> anyhow::Result<Stage> {

@@ -58,6 +58,7 @@ mod ordinary;
 pub mod patch;
 mod patch_plan;
 pub mod pgbench;
+mod pgio_output;
 pub mod pooler;
 mod port;
 pub mod progress;

@@ -11,7 +11,7 @@ pub(super) fn announce(report: &Path, asked: bool, terminal: &mut Terminal) {
     terminal.place("report:", report);
     match asked {
         true => open(report.as_os_str(), "the report", terminal),
-        false => terminal.announce("next: pgassay serve --open shows it beside the other runs"),
+        false => terminal.announce("next: pgassay report last prints all of it; pgassay serve --open shows it next to the other runs"),
     }
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// The plan file's schema.
 pub const SCHEMA: &str = "pgassay/patch-plan/1";
 
-/// What somebody else needs to measure the same, but for the source itself.
+/// What others need to repeat a measurement, apart from the source itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PatchPlan {
     /// `pgassay/patch-plan/1`.
@@ -31,7 +31,7 @@ pub struct PatchPlan {
 }
 
 impl PatchPlan {
-    /// Whether both build the same: how the comparison was asked for is not looked at.
+    /// Whether both plans build the same code; the flags of the comparison are ignored.
     pub fn same_code(&self, other: &Self) -> bool {
         let texts = |plan: &Self| {
             let patches = plan.patches.iter();
@@ -42,8 +42,8 @@ impl PatchPlan {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 /// A patch by its file's name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedPatch {
     /// The name.
     pub name: String,

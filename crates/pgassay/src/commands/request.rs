@@ -28,7 +28,7 @@ pub struct Request<'a> {
     pub measure: &'a MeasureArgs,
     /// What the defaults add up to.
     pub budget: Budget,
-    /// Whether a recorded run is gone on with, or repeated.
+    /// The recorded run that is resumed or repeated, if any.
     pub again: &'a Again,
     /// Whether client and server get CPUs of their own.
     pub pin: Option<Pin>,

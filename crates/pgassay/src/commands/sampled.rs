@@ -31,8 +31,7 @@ use super::show::{next, show};
 use super::subject::Subject;
 use crate::cli::lines::LinesArgs;
 use crate::cli::target::TargetArgs;
-use crate::exit::Exit;
-use crate::exit::explain;
+use crate::exit::{Exit, explain};
 use crate::terminal::Terminal;
 
 /// The largest document that is read.

@@ -107,8 +107,8 @@ pub fn style(terminal: &Terminal, to_terminal: bool) -> TextStyle {
     }
 }
 
-/// Writes the report into the run and prints its answer; with --verbose the whole text, as JSON where
-/// that is asked for. Opens it likewise.
+/// Writes the page into the run's directory and prints the answer; with --verbose the whole text, with `json` the
+/// document. Opens the page if `open`.
 pub fn conclude(
     analysis: &Analysis,
     (json, open): (bool, bool),

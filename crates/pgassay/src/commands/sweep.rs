@@ -267,7 +267,7 @@ fn report_so_far(dir: &Path) -> anyhow::Result<(PathBuf, Duration)> {
     Ok((report, Duration::from_secs_f64(left.sum())))
 }
 
-/// What is looked at beside the load. CPU samples of a server that is not ours need the flag.
+/// What is observed during the load. CPU samples of a server that is not ours need the flag.
 fn observers(request: &Request, owned: bool) -> Choice {
     let default = Choice {
         waits: true,

@@ -26,8 +26,7 @@ use super::{observing, record};
 use crate::cli::args::GlobalArgs;
 use crate::cli::target::TargetArgs;
 use crate::cli::watch::WatchArgs;
-use crate::exit::Exit;
-use crate::exit::explain;
+use crate::exit::{Exit, explain};
 use crate::secrets;
 use crate::terminal::Terminal;
 

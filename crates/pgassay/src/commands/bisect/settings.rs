@@ -28,7 +28,7 @@ use super::setup::{clients, plan, surroundings};
 use crate::cli::args::GlobalArgs;
 use crate::cli::bisect::BisectArgs;
 use crate::commands::again::refuse_whole;
-use crate::commands::alone::{self};
+use crate::commands::alone;
 use crate::commands::copies::dump_of;
 use crate::commands::files::page_of_run;
 use crate::commands::opened;
@@ -36,8 +36,7 @@ use crate::commands::progress::minutes;
 use crate::commands::record::{self, shown};
 use crate::commands::search::SETTINGS;
 use crate::commands::show::show;
-use crate::exit::Exit;
-use crate::exit::explain;
+use crate::exit::{Exit, explain};
 use crate::terminal::Terminal;
 
 /// The least effect that matters where nobody named one.

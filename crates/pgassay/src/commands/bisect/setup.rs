@@ -47,7 +47,7 @@ pub fn clients(args: &BisectArgs) -> Result<u32, Failure> {
         }
         Some([one]) => Ok(*one),
         Some(_) => Err(Failure::usage(
-            "--clients: a search is at one number of clients; several are for run and compare",
+            "--clients: bisect takes one number of clients; run and compare take several",
         )),
     }
 }

@@ -19,7 +19,7 @@ use super::exit_of;
 use super::measure::{Bench, Measured};
 use super::positions::{Had, Positions};
 use crate::cli::bisect::{BisectArgs, ByArg};
-use crate::commands::alone::{self};
+use crate::commands::alone;
 use crate::commands::files::page_of_run;
 use crate::commands::opened;
 use crate::commands::progress::minutes;

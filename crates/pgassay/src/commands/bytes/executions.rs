@@ -1,8 +1,9 @@
-//! Executions of a plan of scattered reads, of a table of pgassay's own or of somebody else's.
+//! Runs a plan of scattered reads, over pgassay's own table or a user's.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 
+use pgassay_analysis::Analysis;
 use pgassay_analysis::scattered::bursts;
 use pgassay_engine::drivers::scattered_read::{DROP_CACHES, ScatteredArm, ScatteredRead};
 use pgassay_engine::rundir::RunWriter;
@@ -182,4 +183,10 @@ fn read_ahead_file(storage: &Storage) -> anyhow::Result<PathBuf> {
         .with_remedy("leave the flag out")
         .into()
     })
+}
+
+/// Whether any execution was measured.
+pub fn was_measured(analysis: &Analysis) -> bool {
+    let scattered = analysis.scattered_read.as_ref();
+    scattered.is_some_and(|scattered| !scattered.variants.is_empty())
 }

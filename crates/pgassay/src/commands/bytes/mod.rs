@@ -4,7 +4,6 @@
 pub mod executions;
 mod own;
 pub mod pgio;
-mod pgio_output;
 pub mod scattered_read;
 
 use std::path::Path;

@@ -20,7 +20,7 @@ use pgassay_server::TargetSpec;
 use pgassay_sys::stop::Stop;
 
 use super::begin;
-use super::executions::{Asked, Prepared, may_drop_caches, refuse_old, run_plan};
+use super::executions::{Asked, Prepared, may_drop_caches, refuse_old, run_plan, was_measured};
 use crate::cli::args::{GlobalArgs, RunArgs};
 use crate::cli::io::IoArgs;
 use crate::cli::target::TargetArgs;
@@ -147,11 +147,7 @@ pub fn run(
         writer,
         subject,
         terminal,
-        |analysis| {
-            let scattered = analysis.scattered_read.as_ref();
-            scattered.is_some_and(|s| !s.variants.is_empty())
-        },
-        |_, _, _| Ok(()),
+        was_measured,
     )
 }
 

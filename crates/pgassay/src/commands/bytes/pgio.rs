@@ -1,12 +1,11 @@
 //! `pgassay run pgio`: PGIO's workload with its settings, ours or its own way.
 
-use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Context;
+use pgassay_analysis::number;
 use pgassay_analysis::pgio::is_stable;
 use pgassay_analysis::storage::figures;
-use pgassay_analysis::{Analysis, number};
 use pgassay_engine::drivers::pgio::{Pgio, PgioArm};
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::Ended;
@@ -25,7 +24,7 @@ use pgassay_observe::host;
 use pgassay_pgwire::{Connector, Session};
 use pgassay_sys::stop::Stop;
 
-use super::{begin, check_room, open, pgio_output};
+use super::{begin, check_room, open};
 use crate::cli::args::{GlobalArgs, RunArgs};
 use crate::cli::io::DataArgs;
 use crate::cli::observe::ObserveArgs;
@@ -160,7 +159,6 @@ pub fn run(
             Err(e) => terminal.warn(&format!("PGIO's tables are still there: {e:#}")),
         }
     }
-    let own_lines = args.io.pgio_output;
     end(
         args,
         (started, ended),
@@ -168,10 +166,6 @@ pub fn run(
         subject,
         terminal,
         |analysis| analysis.pgio.as_ref().is_some_and(|p| !p.points.is_empty()),
-        |analysis: &Analysis, _: &Path, terminal: &mut Terminal| match &analysis.pgio {
-            Some(pgio) if own_lines => terminal.print(&pgio_output::render(pgio, analysis)),
-            _ => Ok(()),
-        },
     )
 }
 

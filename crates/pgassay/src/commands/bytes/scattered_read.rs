@@ -19,7 +19,9 @@ use pgassay_observe::host;
 use pgassay_pgwire::Connector;
 use pgassay_sys::stop::Stop;
 
-use super::executions::{Asked, Prepared, may_drop_caches, refuse_old, run_plan, serves};
+use super::executions::{
+    Asked, Prepared, may_drop_caches, refuse_old, run_plan, serves, was_measured,
+};
 use super::{begin, check_room, open, own};
 use crate::cli::args::{GlobalArgs, RunArgs};
 use crate::cli::target::TargetArgs;
@@ -120,11 +122,7 @@ pub fn run(
         writer,
         subject,
         terminal,
-        |analysis| {
-            let scattered = analysis.scattered_read.as_ref();
-            scattered.is_some_and(|s| !s.variants.is_empty())
-        },
-        |_, _, _| Ok(()),
+        was_measured,
     )
 }
 

@@ -25,8 +25,7 @@ use super::progress::Progress;
 use super::subject::Subject;
 use crate::cli::check::{CheckArgs, CollectArgs, LookArgs};
 use crate::cli::target::TargetArgs;
-use crate::exit::Exit;
-use crate::exit::explain;
+use crate::exit::{Exit, explain};
 use crate::terminal::Terminal;
 
 /// Larger files are no facts: those of a large machine take under 2 MiB.

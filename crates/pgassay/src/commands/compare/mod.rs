@@ -57,8 +57,7 @@ use crate::cli::compare::CompareArgs;
 use crate::cli::measure::MeasureArgs;
 use crate::cli::measure::{self, Budget, Concurrency, Machine};
 use crate::cli::target::TargetArgs;
-use crate::exit::Exit;
-use crate::exit::explain;
+use crate::exit::{Exit, explain};
 use crate::session;
 use crate::terminal::Terminal;
 

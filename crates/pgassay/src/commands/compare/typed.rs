@@ -84,7 +84,7 @@ pub fn refuse_load(args: &CompareArgs, arms: &[(String, Typed)]) -> anyhow::Resu
                 .with_remedy("add --load, or compare launched targets")
             );
         }
-        if !typed.confinement.is_none() && !spec.is_launched() {
+        if !typed.confinement.is_empty() && !spec.is_launched() {
             bail!(Failure::usage(format!(
                 "{label} runs already: --env, --cpus-all and --wrap are for launched servers"
             )));

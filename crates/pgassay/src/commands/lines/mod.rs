@@ -30,8 +30,7 @@ use super::sweep::clean_up;
 use super::{record, sampled};
 use crate::cli::lines::LinesArgs;
 use crate::cli::target::TargetArgs;
-use crate::exit::Exit;
-use crate::exit::explain;
+use crate::exit::{Exit, explain};
 use crate::secrets;
 use crate::terminal::Terminal;
 

@@ -23,8 +23,7 @@ use super::{synthetic, tables};
 use crate::cli::workload::FromStatementsArgs;
 use crate::commands::progress::Progress;
 use crate::commands::record;
-use crate::exit::Exit;
-use crate::exit::explain;
+use crate::exit::{Exit, explain};
 use crate::terminal::Terminal;
 
 /// Statements that are looked at.

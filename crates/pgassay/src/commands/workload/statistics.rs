@@ -17,8 +17,7 @@ use super::described::describe;
 use crate::cli::workload::StatisticsArgs;
 use crate::commands::files::to_file;
 use crate::commands::record;
-use crate::exit::Exit;
-use crate::exit::explain;
+use crate::exit::{Exit, explain};
 use crate::held::statistics::{AFTER, BEFORE, DATABASE, STATISTICS};
 use crate::terminal::Terminal;
 
