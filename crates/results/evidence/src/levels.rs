@@ -179,7 +179,7 @@ fn separations(candidates: &[Candidate], lower: &Level, higher: &Level) -> Vec<S
         .iter()
         .filter_map(|(quantity, values)| {
             let (low, high) = (range(values, lower), range(values, higher));
-            (low.1 < high.0 || high.1 < low.0).then(|| Separation {
+            (low.1 < high.0 || high.1 < low.0).then_some(Separation {
                 quantity: *quantity,
                 lower: low,
                 higher: high,
